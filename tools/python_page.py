@@ -1,11 +1,8 @@
-"""Writes docs/reference/python.md: what `import sleeper` offers, from signatures and docstrings.
-
-Methods are functions of other modules that are bound to their class at first use, so they are taken
-from the classes themselves, as users have them.
-"""
+"""Writes docs/reference/python.md: what `import sleeper` offers, from signatures and docstrings."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable
@@ -34,7 +31,7 @@ what to do.
 """
 CLASSES: tuple[type, ...] = (Instance, Table, sleeper.Rows, InstanceJobs)
 WIDTH = 96
-LAMBDA = re.compile(r"<function <lambda> at 0x[0-9a-f]+>")
+LAMBDA = re.compile(r"<function (?:\w+\.)*<lambda> at 0x[0-9a-f]+>")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 DOCTEST = re.compile(r"(?m)(?:^>>> .*\n?(?:^(?:\.\.\. |(?!\n)).*\n?)*)+")
 
@@ -203,9 +200,28 @@ def returned(member: Any) -> list[type]:
     return mentioned(f"{back}", called.__module__)
 
 
+@cache
+def names_in(module: str) -> dict[str, Any]:
+    """Return the names of a module, with those that it imports for type checkers only."""
+    loaded = import_module(module)
+    blocks = [
+        each
+        for each in ast.parse(inspect.getsource(loaded)).body
+        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
+    ]
+    late = {
+        name.asname or name.name: getattr(import_module(each.module), name.name)
+        for block in blocks
+        for each in block.body
+        if isinstance(each, ast.ImportFrom) and each.module and each.module.startswith("sleeper.")
+        for name in each.names
+    }
+    return {**late, **vars(loaded)}
+
+
 def mentioned(text: str, module: str) -> list[type]:
     """Return the data classes of this package that an annotation in a module mentions."""
-    space = vars(import_module(module))
+    space = names_in(module)
     found = []
     for dotted in re.findall(r"[A-Za-z_][\w.]*", text):
         first, *rest = dotted.split(".")

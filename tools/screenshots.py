@@ -6,6 +6,7 @@ python tools/screenshots.py        part of `make docs`; without a Chromium it sa
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,11 +23,12 @@ import uvicorn
 from fastapi import FastAPI
 from playwright.sync_api import sync_playwright
 
-from sleeper.instance.instance import Instance
+from sleeper.instance.instance import Instance, process_context
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.tokens import TokenFile
 from sleeper.model.jobs.messages import NewMessage
+from sleeper.ports import clock as clocks
 from sleeper.storage.memory import MemoryObjects
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,9 +90,15 @@ def weather_instance() -> Instance:
         MemoryObjects(clock.now),
         {"sleeper.id": "weather"},
         url="memory://weather",
-        now=clock.now,
-        new_id=clock.new_id,
-        pause=lambda attempt: None,
+        process=process_context(
+            clock=clocks.Clock(
+                now=clock.now,
+                ticks_s=lambda: clock.now().timestamp(),
+                sleep=time.sleep,
+                back_off=lambda attempt: None,
+            ),
+            new_id=clock.new_id,
+        ),
     )
     points = [f"S{n}00" for n in range(1, 10)]
     readings = instance.create_table(

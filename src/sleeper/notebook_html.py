@@ -9,6 +9,6 @@ class NotebookHtml:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        from sleeper.pictures.views import notebook_html  # noqa: PLC0415 - only notebooks need it
+        from sleeper.pictures.views import notebook_html
 
         return notebook_html(self)

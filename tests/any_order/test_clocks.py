@@ -19,6 +19,7 @@ import pytest
 from sleeper.errors import CommitRefused, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from tests.simulated_process import simulated_process
 from tests.soak import FIRST_SEED, tries
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -90,10 +91,11 @@ class Writer:
             world.objects,
             {"sleeper.id": "clocks"},
             url="memory://",
-            now=lambda: world.time + self.error,
-            ticks_s=world.ticks_s,
-            new_id=lambda: f"{next(world.ids):08d}-0000-4000-8000-000000000000",
-            pause=lambda _: None,
+            process=simulated_process(
+                now=lambda: world.time + self.error,
+                ticks_s=world.ticks_s,
+                new_id=lambda: f"{next(world.ids):08d}-0000-4000-8000-000000000000",
+            ),
         )
 
     @property

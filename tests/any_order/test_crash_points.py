@@ -136,7 +136,7 @@ def parts_of_a_file_on_two_leaves(instance):
     files_on_a_split_partition(instance)
     table = instance.table("t")
     opened = table._current()
-    push_down_references(store=opened.store, files=opened.files, schema=table.schema)
+    push_down_references(opened)
 
 
 def merge_small_leaves(instance):

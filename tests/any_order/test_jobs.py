@@ -28,6 +28,7 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.worker import WorkerSettings
+from tests.simulated_process import simulated_process
 from tests.soak import FIRST_SEED, tries
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -110,9 +111,10 @@ class World:
             MemoryObjects(now=lambda: self.time),
             {"sleeper.id": "any", "sleeper.jobs.receives.max": "1000"},
             url="memory://",
-            now=lambda: self.time,
-            new_id=lambda: f"{next(ids):08x}-0000-4000-8000-000000000000",
-            pause=lambda attempt: None,
+            process=simulated_process(
+                now=lambda: self.time,
+                new_id=lambda: f"{next(ids):08x}-0000-4000-8000-000000000000",
+            ),
         )
         self.table = self.instance.create_table("t", SCHEMA, row_keys=["id"])
         self.table.set_properties(

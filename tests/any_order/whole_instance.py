@@ -21,6 +21,7 @@ from sleeper.model.partitions import PartitionTree
 from sleeper.ports.objects import Objects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.table import Table
+from tests.simulated_process import simulated_process
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -42,10 +43,7 @@ def open_instance(
         objects,
         {"sleeper.id": "any-order"},
         url="memory://",
-        stores=stores or ObjectStoreSettings(),
-        now=now,
-        new_id=new_id,
-        pause=lambda attempt: None,
+        process=simulated_process(now=now, new_id=new_id, stores=stores),
     )
 
 

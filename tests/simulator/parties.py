@@ -21,6 +21,7 @@ from sleeper.errors import (
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.table import Table
+from tests.simulated_process import simulated_process
 from tests.simulator.simulated_objects import SimulatedObjects
 from tests.simulator.truth import Truth
 from tests.simulator.world import Life, World
@@ -89,10 +90,12 @@ class Shared:
             SimulatedObjects(self.objects, life, self.created),
             {"sleeper.id": "simulated"},
             url="memory://",
-            now=lambda: self.world.now + life.party.clock_error,
-            ticks_s=self.world.ticks_s,
-            new_id=self.new_id,
-            pause=lambda attempt: life.world.step(life, "pause"),
+            process=simulated_process(
+                now=lambda: self.world.now + life.party.clock_error,
+                ticks_s=self.world.ticks_s,
+                new_id=self.new_id,
+                back_off=lambda attempt: life.world.step(life, "pause"),
+            ),
         )
         return Process(life, self, instance)
 

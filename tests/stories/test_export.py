@@ -30,7 +30,7 @@ from sleeper.model.ranges import whole_region
 from sleeper.state.plans.exports import plan_export
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
-from sleeper.tables.export_rows import export
+from sleeper.tables.export import write_parts
 from tests.any_order.whole_instance import open_instance
 from tests.spark.any_tables import multiset, rows_of, schemas
 from tests.stories.test_trouble import PRELUDE, run_with_mounts
@@ -197,7 +197,7 @@ def in_parts(table, folder, part_rows):
     state = opened.store.refresh()
     plan = plan_export(state, table.schema, [whole_region(table.schema)], part_rows=part_rows)
     target = ExportTarget(place=FolderObjects(folder), export_id="e")
-    return export(opened.reader, plan, target, now_ms=0)
+    return write_parts(opened.reader, plan, target, now_ms=0)
 
 
 class TestTheWayBack:

@@ -1,7 +1,7 @@
 """What a process loads: start-up is paid by every command, script and worker process.
 
-A package that a path does not need is not loaded on it. Doors import late
-(`sleeper.language.late_imports`); tests/house/test_house.py lists them.
+A package that a path does not need is not loaded on it. Doors import inside functions: `pyproject.toml`
+lists them with a reason each, where it allows them what ruff refuses to others (PLC0415).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -25,7 +24,7 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.state.plans.compactions import CompactionSettings, plan_compactions
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
-from sleeper.tables.compact import compact, write_output
+from sleeper.tables.compact import run_jobs, write_output
 from sleeper.tables.push_down import push_down_references
 from sleeper.tables.worker_processes import run_pieces
 from tests.any_order.whole_instance import open_instance
@@ -79,7 +78,7 @@ def run_job(table, job):
         files=opened.files,
         settings=WriteSettings(),
     )
-    (result,) = compact(
+    (result,) = run_jobs(
         [job],
         store=opened.store,
         files=opened.files,
@@ -552,7 +551,7 @@ class TestGarbage:
         """Rules GC-2, GC-4: batches of one file, and no further batch after two files."""
         world.waits(hours=1)
         limits = {"sleeper.gc.batch.size": "1", "sleeper.gc.files.maximum": "2"}
-        table._context = replace(table._context, properties=InstanceProperties(limits))
+        table._context.properties = InstanceProperties(limits)
 
         assert len(table.collect_garbage().deleted) == 2
         assert len(table.garbage()) == 2
@@ -581,7 +580,7 @@ class TestMerging:
         assert table.split_points() == [2, 5, 7]
         table.set_properties({THRESHOLD: "1000"})
         opened = table._current()
-        push_down_references(store=opened.store, files=opened.files, schema=table.schema)
+        push_down_references(opened)
         return table
 
     def test_small_leaves_become_one_up_the_tree(self, world):

@@ -13,6 +13,7 @@ import pytest
 from sleeper.errors import QueryInvalid, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from tests.simulated_process import simulated_process
 
 SCHEMA = pa.schema([("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
 MAX_AGE = "sleeper.table.statestore.transactionlog.time.between.transaction.checks.ms"
@@ -57,10 +58,10 @@ class World:
             self._objects,
             {"sleeper.id": "ages"},
             url=f"memory://{name}",
-            now=lambda: self.now,
-            ticks_s=lambda: datetime.timestamp(self.now),
-            new_id=lambda: f"{next(self._ids):08x}-0000-4000-8000-000000000000",
-            pause=lambda _: None,
+            process=simulated_process(
+                now=lambda: self.now,
+                new_id=lambda: f"{next(self._ids):08x}-0000-4000-8000-000000000000",
+            ),
         )
 
     def wait(self, **time):

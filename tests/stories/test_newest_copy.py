@@ -15,6 +15,7 @@ from sleeper.errors import StorageFailed
 from sleeper.instance.instance import Instance
 from sleeper.state.stores import newest_copy
 from sleeper.storage.memory import MemoryObjects
+from tests.simulated_process import simulated_process
 
 SCHEMA = pa.schema([("id", pa.int64())])
 COPY = "statestore/snapshots/newest"
@@ -67,10 +68,10 @@ class World:
             self.objects,
             {"sleeper.id": "copies", **properties},
             url="memory://",
-            now=lambda: self.now,
-            ticks_s=lambda: datetime.timestamp(self.now),
-            new_id=lambda: f"{next(self._ids):08x}-0000-4000-8000-000000000000",
-            pause=lambda _: None,
+            process=simulated_process(
+                now=lambda: self.now,
+                new_id=lambda: f"{next(self._ids):08x}-0000-4000-8000-000000000000",
+            ),
         )
 
     def forget(self):

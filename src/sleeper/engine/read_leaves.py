@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
-from sleeper.language.late_imports import late_imports
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.object_stores import ObjectStoreSettings
@@ -24,14 +23,10 @@ from sleeper.model.ranges import Range, Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
-with late_imports():
+if TYPE_CHECKING:
     from sleeper.engine import read
     from sleeper.engine.file_rows import file_rows as single_files
-    from sleeper.engine.processing import aggregations, process
-    from sleeper.engine.scan import few_rows, verified_pages
-    from sleeper.engine.scan import few_rows as first_rows
-    from sleeper.engine.scan import regions as region_chunks
-    from sleeper.engine.scan import verified_pages as read_windows
+    from sleeper.engine.scan import verified_pages
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
@@ -66,11 +61,15 @@ class TableReader:
         """Reads rows of single files."""
         remote = self.files.is_remote
         threads = _PARTS_AT_ONCE if remote else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
+        from sleeper.engine.file_rows import file_rows as single_files
+
         return single_files.FileRows(self.lookup, self.schema, self.arrow_schema, threads=threads)
 
     @cached_property
     def scanner(self) -> read.Scanner:
         """Reads ranges; reuses a DataFusion context."""
+        from sleeper.engine import read
+
         return read.Scanner(
             self.schema,
             temp_folder=self.temp_folder,
@@ -81,6 +80,8 @@ class TableReader:
     @cached_property
     def pages(self) -> verified_pages.VerifiedPages:
         """Records which pages were compared with their checksums."""
+        from sleeper.engine.scan import verified_pages
+
         return verified_pages.VerifiedPages(self.lookup, self.arrow_schema)
 
 
@@ -138,6 +139,8 @@ def read_leaves(
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
     for in_order in _streams(reading, groups, columns, rows_max):
+        from sleeper.engine.processing import aggregations, process
+
         rows = process.process(
             in_order,
             reading.processing,
@@ -169,6 +172,8 @@ def read_leaves_unordered(
     every_leaf = [leaf for group in groups for leaf in group]
     regions_by_file = _regions_by_file(reading, every_leaf)
     needed = columns_to_read(reading, columns, keys=False)
+    from sleeper.engine.processing import process
+
     rows = process.process(
         _rows_of_files(reading, regions_by_file, needed), processing, reading.schema, now_ms=now_ms
     )
@@ -225,6 +230,8 @@ def _streams(
     have the same files. A table's function gets each group in a stream of its own. Where few rows
     are taken, no group is opened before the rows of those before it are taken.
     """
+    from sleeper.engine.scan import few_rows
+
     is_few = rows_max is not None and rows_max <= few_rows.FEW_ROWS
     needed = columns_to_read(reading, columns)
     joined = groups
@@ -254,6 +261,8 @@ def _first_rows_first(
     """Yield rows of files in key order; the pages of the first rows are read by themselves."""
     schema = reading.schema
     reading.lookup.check(regions_by_file)
+    from sleeper.engine.scan import few_rows as first_rows
+
     border = first_rows.border_after(
         reading.lookup, regions_by_file, max(1, rows_max), schema, reading.arrow_schema
     )
@@ -262,6 +271,8 @@ def _first_rows_first(
     if border is not None and border != least:
         windows = [Range(least, border), Range(border, None)]
     for window in windows:
+        from sleeper.engine.scan import verified_pages as read_windows
+
         cut = {
             name: inside
             for name, regions in regions_by_file.items()
@@ -290,6 +301,8 @@ def _few_rows(
 ) -> pa.Table | None:
     """Return the rows of files in key order, after a check of the files; None if they are many."""
     reading.lookup.check(regions_by_file)
+    from sleeper.engine.scan import few_rows
+
     return few_rows.read_few_rows(
         reading.lookup, regions_by_file, columns, reading.schema, reading.arrow_schema
     )
@@ -311,6 +324,8 @@ def _merged(
     """Yield the rows of files in key order; pages are checked before they are read."""
     reading.lookup.check(regions_by_file)
     unchecked = _unchecked(reading, regions_by_file, columns)
+    from sleeper.engine.scan import verified_pages as read_windows
+
     windows = read_windows.read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:
         reading.pages.check(unchecked)
@@ -352,6 +367,8 @@ def _regions_by_file(
     for leaf in group:
         for filename in leaf.filenames:
             by_file.setdefault(filename, []).extend(leaf.regions)
+    from sleeper.engine.scan import regions as region_chunks
+
     joined = {name: region_chunks.disjoint_regions(asked) for name, asked in by_file.items()}
     return {name: () if whole in asked else asked for name, asked in joined.items()}
 
@@ -363,6 +380,8 @@ def _filenames(leaves: Sequence[LeafQuery]) -> set[str]:
 def _slices(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
 ) -> list[read.FileSlice]:
+    from sleeper.engine import read
+
     return [
         read.FileSlice(reading.files.url(name), regions)
         for name, regions in regions_by_file.items()

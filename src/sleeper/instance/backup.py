@@ -339,7 +339,7 @@ def _write_index(
     records: dict[str, TableRecord], context: InstanceContext, target: Objects
 ) -> None:
     """Write the index of the copy; one that an interrupted copy left is corrected."""
-    index = object_table_index(target, new_id=context.new_id, pause=context.pause)
+    index = object_table_index(target, new_id=context.new_id, pause=context.clock.back_off)
     there = {record.table_id: record for record in index.all()}
     for table_id in there.keys() - records.keys():
         index.remove(table_id)

@@ -14,13 +14,12 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
-from sleeper.instance.handle import InstanceHandle
 from sleeper.instance.properties import (
     StoredProperties,
     log_mistakes,
@@ -28,30 +27,31 @@ from sleeper.instance.properties import (
     properties_at,
     unchecked_properties_at,
 )
-from sleeper.language.late_imports import LateMethod, late_imports
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import allowed_functions
+from sleeper.model.tables import TableRecord
+from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import IndexBegun, Place, begun_index, opened_objects, place_of
-from sleeper.tables.instance_context import open_context
-from sleeper.tables.table import Table
+from sleeper.tables.instance_context import InstanceContext, ProcessContext
+from sleeper.tables.table import Table, open_table, record_of
 
-with late_imports():
-    from sleeper.instance import backup, destroy, notebook_view, tables
-    from sleeper.instance import pause as pause_switch
-    from sleeper.instance import pause as service_notes
-    from sleeper.instance import sql as _sql
-    from sleeper.instance import verify as _verify
-    from sleeper.jobs import instance_jobs
-    from sleeper.jobs import instance_jobs as open_jobs
-    from sleeper.spark.submit import submitted_jobs
-    from sleeper.storage import memory
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-_NO_SETTINGS = ObjectStoreSettings()
+    from sleeper.engine.rows import Rows
+    from sleeper.instance.backup import Backup
+    from sleeper.instance.destroy import Removal
+    from sleeper.instance.pause import PauseSwitch, ServiceNotes
+    from sleeper.instance.sql import StatementTable
+    from sleeper.instance.verify import InstanceVerifySummary
+    from sleeper.jobs.instance_jobs import InstanceJobs
+    from sleeper.model.schema import Schema
+    from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 
 
 def _now() -> datetime:
@@ -91,6 +91,8 @@ def _pause(attempt: int) -> None:
     """Wait before another attempt: full jitter, from 2 ms doubling to 1 s (rule STS-14)."""
     time.sleep(random.uniform(0, min(1.0, 0.002 * 2**attempt)))
 
+
+_CLOCK = Clock(now=_now, ticks_s=time.monotonic, sleep=time.sleep, back_off=_pause)
 
 _make = partial(make_instance, now=_now, sleep=time.sleep, pause=_pause, new_id=_new_id)
 
@@ -146,8 +148,8 @@ def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = F
 def _opened(
     place: Place, values: Mapping[str, str], allow: Sequence[str], begun: IndexBegun = None
 ) -> Instance:
-    opened = partial(Instance, place.objects, values, url=place.url, stores=place.stores)
-    return opened(allow_functions=allow, index_begun=begun)
+    process = process_context(stores=place.stores, allow_functions=allow)
+    return Instance(place.objects, values, url=place.url, process=process, index_begun=begun)
 
 
 def create_instance(
@@ -172,8 +174,35 @@ def create_instance(
     return _opened(place, values, allowed_functions(None, os.environ))
 
 
-def removal_of(url: str | os.PathLike[str]) -> destroy.Removal:
+def process_context(
+    *,
+    clock: Clock = _CLOCK,
+    new_id: NewId = _new_id,
+    stores: ObjectStoreSettings | None = None,
+    allow_functions: Sequence[str] = (),
+) -> ProcessContext:
+    """Return what this process has for the instances that it opens.
+
+    Args:
+        clock: The clock; a simulation has its own.
+        new_id: Makes random ids.
+        stores: How to connect to buckets.
+        allow_functions: Patterns of modules whose functions tables may run in this process.
+    """
+    return ProcessContext(
+        clock=clock,
+        new_id=new_id,
+        host=os.uname().nodename,
+        inputs=BucketInputs(stores or ObjectStoreSettings()),
+        environment=os.environ,
+        allow_functions=tuple(allow_functions),
+    )
+
+
+def removal_of(url: str | os.PathLike[str]) -> Removal:
     """List what belongs to the instance at a URL; its `carry_out` removes that, and only that."""
+    from sleeper.instance import destroy
+
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
     return destroy.plan_removal(place, unchecked_properties_at(place), pause=_pause, new_id=_new_id)
 
@@ -183,7 +212,7 @@ def input_store() -> BucketInputs:
     return BucketInputs(ObjectStoreSettings.of(os.environ))
 
 
-class Instance(InstanceHandle):
+class Instance:
     """A deployment of Sleeper: its tables, and where they are stored.
 
     An idle instance runs nothing and holds nothing open. `connect` makes it; a simulation makes it
@@ -204,41 +233,30 @@ class Instance(InstanceHandle):
         values: Mapping[str, str],
         *,
         url: str,
-        stores: ObjectStoreSettings = _NO_SETTINGS,
-        allow_functions: Sequence[str] = (),
-        now: Callable[[], datetime] = _now,
-        new_id: NewId = _new_id,
-        pause: Callable[[int], None] = _pause,
-        ticks_s: Callable[[], float] | None = None,
+        process: ProcessContext | None = None,
         index_begun: IndexBegun = None,
     ) -> None:
         self.url = url
         self.instance_id = values["sleeper.id"]
-        self.now = now
-        self.ticks_s = ticks_s or (time.monotonic if now is _now else lambda: now().timestamp())
+        self._process = process or process_context()
+        self.now = self._process.clock.now
+        self.ticks_s = self._process.clock.ticks_s
         self._open_context = partial(
-            open_context,
+            InstanceContext,
             url=url,
             objects=opened_objects(objects, self.instance_id),
-            now=now,
-            ticks_s=self.ticks_s,
-            new_id=new_id,
-            host=os.uname().nodename,
-            pause=pause,
-            inputs=BucketInputs(stores),
-            environment=os.environ,
-            allow_functions=tuple(allow_functions),
+            process=self._process,
             reopen=(_reopen_table, (self,)),
             index_begun=index_begun,
         )
         self._adopt(values)
-        self._jobs: instance_jobs.InstanceJobs | None = None
+        self._jobs: InstanceJobs | None = None
 
     def _adopt(self, values: Mapping[str, str]) -> None:
         """Use properties for all that is opened from now on."""
         self.properties = InstanceProperties(values)
         self._context = self._open_context(self.properties)
-        self._sql_handles: dict[str, Table] = {}
+        self._sql_handles: dict[str, StatementTable] = {}
 
     def set_properties(self, changes: Mapping[str, PropertyValue | None]) -> None:
         """Set properties of the instance by their full names; None takes a value away.
@@ -256,9 +274,41 @@ class Instance(InstanceHandle):
         """
         self._adopt(
             self.stored_properties.change(
-                changes, checks=self._context.commit_checks, pause=self._context.pause
+                changes, checks=self._context.commit_checks, pause=self._context.clock.back_off
             )
         )
+
+    def tables(self) -> tuple[TableRecord, ...]:
+        """Return every table's id, name, online flag and properties, ordered by name."""
+        return self._context.index.all()
+
+    def table(self, name: str) -> Table:
+        """Open a table by its name.
+
+        Raises:
+            TableNotFound: there is no table with this name; the message names similar ones.
+        """
+        return open_table(name, self._context)
+
+    def __getitem__(self, name: str) -> Table:
+        """Open a table by its name, as `table` does: `instance["flights"]`.
+
+        Raises:
+            TableNotFound: there is no table with this name; it is a LookupError.
+        """
+        return self.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a table with a name."""
+        return isinstance(name, str) and self._context.index.by_name(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of all tables, in order."""
+        return iter([record.name for record in self.tables()])
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names that IPython completes after `instance["`."""
+        return [*self]
 
     @property
     def stored_properties(self) -> StoredProperties:
@@ -278,15 +328,127 @@ class Instance(InstanceHandle):
         self._context.place.check()
         self._context.index.all()
 
-    create_table = LateMethod(lambda: tables.create_table)
-    delete_table = LateMethod(lambda: tables.delete_table)
-    sql = LateMethod(lambda: _sql.sql)
-    explain_sql = LateMethod(lambda: _sql.explain_sql)
-    verify = LateMethod(lambda: _verify.verify)
-    _repr_html_ = LateMethod(lambda: notebook_view.instance_html)
+    def create_table(
+        self,
+        name: str,
+        schema: Schema | pa.Schema | str | Mapping[str, Any],
+        *,
+        row_keys: Sequence[str] | None = None,
+        sort_keys: Sequence[str] = (),
+        split_points: Sequence[Any] | None = None,
+        properties: Mapping[str, PropertyValue | None] | None = None,
+    ) -> Table:
+        """Make a table.
+
+        Args:
+            name: Unique within the instance.
+            schema: A `Schema`, its JSON, or a `pyarrow.Schema` with `row_keys` named. Rows are
+                returned with their columns in the order of the `pyarrow.Schema`, or of
+                `Schema.columns`.
+            row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
+            sort_keys: With a `pyarrow.Schema`: the fields that order rows with equal row keys.
+            split_points: Values of the first row key between leaf partitions, ascending. None
+                reads them from the file that `sleeper.table.splits.file` names, if it is set.
+            properties: Table properties by full name (docs/reference/properties.md); values are
+                str, int or bool.
+
+        Raises:
+            TableAlreadyExists: the name is taken.
+            SchemaInvalid, SplitPointsInvalid, PropertiesInvalid: what is wrong, and why.
+
+        Source: rule TBL-1.
+        """
+        from sleeper.tables.create import create_table
+
+        record = create_table(
+            self._context,
+            name,
+            schema,
+            row_keys=row_keys,
+            sort_keys=sort_keys,
+            split_points=split_points,
+            properties=properties,
+        )
+        return Table(record, self._context)
+
+    def delete_table(self, name: str) -> None:
+        """Delete a table with all its data. This cannot be undone (rule TBL-4).
+
+        Raises:
+            TableNotFound: there is no table with this name.
+        """
+        from sleeper.tables.delete import delete_table
+
+        delete_table(record_of(name, self._context), self._context)
+
+    def sql(self, statement: str) -> Rows:
+        """Run one SQL statement that reads tables of this instance, by their names.
+
+        Each table is read at one transaction, the newest when the statement is planned. More is
+        said at `Table.sql`, which reads one table.
+
+        Args:
+            statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion.
+
+        Returns:
+            The rows, as a stream, in no order unless the statement says one. Their `transaction` is
+            that of the table if there is only one, else 0.
+
+        Raises:
+            QueryInvalid: it does not only read, cannot be understood, or names an unknown table or
+                column.
+            DataDamaged: a file of a table is missing or wrong.
+            StorageFailed: the temp folder is full, or the statement needs too much memory.
+        """
+        from sleeper.instance.sql import planned_statement
+
+        return planned_statement(self._context, self._sql_handles, statement).rows()
+
+    def explain_sql(self, statement: str) -> str:
+        """Return what a statement would do: DataFusion's plan, and what is read of each table.
+
+        Raises:
+            QueryInvalid: as by `sql`.
+        """
+        from sleeper.instance.sql import planned_statement
+
+        return planned_statement(self._context, self._sql_handles, statement).explain()
+
+    def verify(
+        self,
+        tables: Sequence[str] | None = None,
+        *,
+        quick: bool = False,
+        progress: Callable[[str, int, int | None], None] = lambda table, done, total: None,
+    ) -> InstanceVerifySummary:
+        """Check everything that is stored of tables; change nothing.
+
+        Args:
+            tables: The names of the tables; None for all.
+            quick: Read states and the ends of data files only (see `Table.verify`).
+            progress: Called with the name of a table, what was checked of it, and of how much.
+
+        Returns:
+            What was checked and what is wrong. Faults do not raise.
+
+        Raises:
+            TableNotFound: a named table does not exist.
+            StorageFailed: the storage did not answer.
+
+        Source: ours; upstream has no such check.
+        """
+        from sleeper.instance.verify import verify
+
+        return verify(self._context, tables, quick=quick, progress=progress)
+
+    def _repr_html_(self) -> str:
+        """Return the instance's id and URL, and a list of its tables."""
+        from sleeper.instance.notebook_view import instance_html
+
+        return instance_html(self)
 
     @property
-    def jobs(self) -> instance_jobs.InstanceJobs:
+    def jobs(self) -> InstanceJobs:
         """The instance's jobs: what workers are asked to do, and what became of it.
 
         Raises:
@@ -294,50 +456,60 @@ class Instance(InstanceHandle):
                 queues are.
         """
         if self._jobs is None:
-            self._jobs = open_jobs.open_jobs(self._context, sleep=time.sleep)
+            from sleeper.jobs.instance_jobs import open_jobs
+
+            self._jobs = open_jobs(self._context)
         return self._jobs
 
-    def backup(self, target: str | os.PathLike[str]) -> backup.Backup:
+    def backup(self, target: str | os.PathLike[str]) -> Backup:
         """Copy the instance to a URL or folder while it is used, each table at one transaction.
 
         Raises:
             AlreadyExists: an instance is there already, or something else.
             CommitContended: files were collected faster than they could be copied.
         """
-        return backup.backup_instance(
-            self._context, place_of(target, self._context.inputs.settings, _now)
-        )
+        from sleeper.instance.backup import backup_instance
+
+        return backup_instance(self._context, place_of(target, self._context.inputs.settings, _now))
 
     @property
-    def pause_switch(self) -> pause_switch.PauseSwitch:
+    def pause_switch(self) -> PauseSwitch:
         """Stops all services and workers of the instance for a while."""
-        return pause_switch.PauseSwitch(self._context.objects, self._context.now)
+        from sleeper.instance.pause import PauseSwitch
+
+        return PauseSwitch(self._context.objects, self.now)
 
     @property
-    def service_notes(self) -> service_notes.ServiceNotes:
+    def service_notes(self) -> ServiceNotes:
         """What services that live for one call note for the next."""
-        return service_notes.ServiceNotes(self._context.objects)
+        from sleeper.instance.pause import ServiceNotes
+
+        return ServiceNotes(self._context.objects)
 
     @property
-    def submitted_jobs(self) -> submitted_jobs.SubmittedJobs:
+    def submitted_jobs(self) -> SubmittedJobs:
         """Bulk import jobs for clusters: saved here, sent to the cluster, and read there."""
+        from sleeper.spark.submit.submitted_jobs import SubmittedJobs
+
         context = self._context
-        return submitted_jobs.SubmittedJobs(
+        return SubmittedJobs(
             objects=context.objects,
             index=context.index,
             properties=self.properties,
             url=self.url,
             new_id=context.new_id,
-            now=context.now,
+            now=self.now,
         )
 
     def close(self) -> None:
         """Close what is open. A `memory://` instance ends here."""
         if self._jobs is not None:
             self._jobs.stores.close()
-        objects = self._context.objects
-        if self.url.startswith("memory:") and isinstance(objects, memory.MemoryObjects):
-            objects.close()
+        if self.url.startswith("memory:"):
+            from sleeper.storage.memory import MemoryObjects
+
+            if isinstance(self._context.objects, MemoryObjects):
+                self._context.objects.close()
 
     def __enter__(self) -> Self:
         return self

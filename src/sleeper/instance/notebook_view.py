@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from sleeper.instance.handle import InstanceHandle
+from typing import TYPE_CHECKING
+
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA
 from sleeper.pictures.markup import counted, element, grid, joined
 from sleeper.pictures.views import VIEW_STYLE
 
+if TYPE_CHECKING:
+    from sleeper.instance.instance import Instance
+
 _TABLES_MAX = 50
 
 
-def instance_html(self: InstanceHandle) -> str:
+def instance_html(instance: Instance) -> str:
     """Return the instance's id and URL, and a list of its tables."""
-    records = self.tables()
+    records = instance.tables()
     rows = [
         (
             record.name,
@@ -29,7 +33,11 @@ def instance_html(self: InstanceHandle) -> str:
     parts = [
         VIEW_STYLE,
         joined(
-            [element("strong", f"Instance {self.instance_id}"), " at ", element("code", self.url)]
+            [
+                element("strong", f"Instance {instance.instance_id}"),
+                " at ",
+                element("code", instance.url),
+            ]
         ),
         grid(["name", "row keys", "id", "maintenance"], rows, caption=caption),
     ]

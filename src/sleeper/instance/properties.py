@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sleeper.errors import (
     InstanceNotFound,
@@ -26,7 +26,6 @@ from sleeper.errors import (
     StorageFailed,
     UrlInvalid,
 )
-from sleeper.language.late_imports import late_imports
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -36,8 +35,6 @@ from sleeper.model.formats.properties_file import (
     read_instance_properties,
     write_properties,
 )
-from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.settings import queue_settings
 from sleeper.model.known_properties.cloud import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import (
@@ -53,9 +50,8 @@ from sleeper.state.commit import CommitWording, NextEntry, append_entry
 from sleeper.storage.object_log import CommitChecks, ObjectTransactionLog, open_log
 from sleeper.storage.places import Place, bucket_of
 
-with late_imports():
+if TYPE_CHECKING:
     from sleeper.storage.aws.deployment import deployment
-    from sleeper.storage.objectstore import conditions
 
 _ATTEMPTS: Final = 20
 _JOBS_URL: Final = "sleeper.jobs.url"
@@ -273,9 +269,14 @@ def make_instance(
     values = _new_values(fixed, properties)
     if place.deployment is not None:
         known = InstanceProperties(values)
+        from sleeper.model.jobs.messages import QueueName
+        from sleeper.model.jobs.settings import queue_settings
+
         settings = {name: queue_settings(known, name) for name in QueueName}
         values |= place.deployment.make(settings, now=now, sleep=sleep, pause=pause, new_id=new_id)
     if (bucket := bucket_of(place.objects)) is not None:
+        from sleeper.storage.objectstore import conditions
+
         conditions.check_conditions(bucket, new_id)
     return values if StoredProperties(place.objects, place.url).create(values) else None
 

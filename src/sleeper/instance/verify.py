@@ -1,4 +1,4 @@
-"""`Instance.verify`: checks the tables of an instance, and looks for folders of no table."""
+"""Verification of an instance: its table index, its tables, and folders of no table."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sleeper.errors import DataDamaged, FormatTooNew, TableNotFound
-from sleeper.instance.handle import InstanceHandle
 from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.findings import Finding, FindingKind
+from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.table import Table, record_of
-from sleeper.tables.verify_method import VerifySummary
+from sleeper.tables.verify import VerifySummary
 
 _HEX_DIGITS = "0123456789abcdef"
 _TABLE_ID = re.compile("[0-9a-f]{8}")
@@ -44,29 +44,13 @@ class InstanceVerifySummary(NotebookHtml):
 
 
 def verify(
-    self: InstanceHandle,
-    tables: Sequence[str] | None = None,
+    context: InstanceContext,
+    tables: Sequence[str] | None,
     *,
-    quick: bool = False,
-    progress: Callable[[str, int, int | None], None] = lambda table, done, total: None,
+    quick: bool,
+    progress: Callable[[str, int, int | None], None],
 ) -> InstanceVerifySummary:
-    """Check everything that is stored of tables; change nothing.
-
-    Args:
-        tables: The names of the tables; None for all.
-        quick: Read states and the ends of data files only (see `Table.verify`).
-        progress: Called with the name of a table, what was checked of it, and of how much.
-
-    Returns:
-        What was checked and what is wrong. Faults do not raise.
-
-    Raises:
-        TableNotFound: a named table does not exist.
-        StorageFailed: the storage did not answer.
-
-    Source: ours; upstream has no such check.
-    """
-    context = self._context
+    """Check everything that is stored of tables; change nothing (`Instance.verify`)."""
     findings = [
         Finding(kind=FindingKind.INDEX, what=f"the table index: {fault}", next_step=RESTORE_INDEX)
         for fault in context.index.faults()
@@ -76,7 +60,7 @@ def verify(
     except (DataDamaged, FormatTooNew):
         if findings:
             return InstanceVerifySummary(
-                url=self.url, tables=(), findings=(*findings,), unknown_folders=()
+                url=context.url, tables=(), findings=(*findings,), unknown_folders=()
             )
         raise
     chosen = known if tables is None else [record_of(name, context) for name in tables]
@@ -94,7 +78,7 @@ def verify(
     ids = {record.table_id for record in (*known, *context.index.all())}
     folders = () if tables is not None else _table_folders(context.objects)
     return InstanceVerifySummary(
-        url=self.url,
+        url=context.url,
         tables=(*results,),
         findings=(*findings,),
         unknown_folders=tuple(name for name in folders if name not in ids),

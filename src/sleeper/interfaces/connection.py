@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, overload
 from sleeper.errors import BadRequest, MissingExtra
 from sleeper.instance import instance
 from sleeper.instance.instance import Instance
-from sleeper.language.late_imports import late_imports
-
-with late_imports():
-    from sleeper.interfaces.remote import remote_instance
 
 if TYPE_CHECKING:
     from sleeper.interfaces.remote.remote_instance import RemoteInstance
@@ -80,4 +76,6 @@ def connect(
             "the client of a server needs httpx, which is not installed: "
             "pip install 'sleeper-store[client]'"
         )
+    from sleeper.interfaces.remote import remote_instance
+
     return remote_instance.open_remote(url, token)

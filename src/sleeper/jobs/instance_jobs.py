@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sleeper.jobs import reports, submission
 from sleeper.jobs import reports as queues
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
@@ -55,12 +53,11 @@ class InstanceJobs(JobsHandle):
 # Opens the jobs of an instance on the stores that its place and properties name.
 
 
-def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> InstanceJobs:
+def open_jobs(context: InstanceContext) -> InstanceJobs:
     """Return the jobs of an instance.
 
     Args:
         context: What the instance's tables share.
-        sleep: Waits for so many seconds.
 
     Raises:
         PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set; or what
@@ -75,12 +72,12 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         url,
         {name: queue_settings(properties, name) for name in QueueName},
         region=context.inputs.settings.region,
-        now=context.now,
-        sleep=sleep,
-        pause=context.pause,
+        now=context.clock.now,
+        sleep=context.clock.sleep,
+        pause=context.clock.back_off,
         new_id=context.new_id,
     )
-    recorder = EventRecorder(stores.tracker, kept=events_kept(properties), now=context.now)
+    recorder = EventRecorder(stores.tracker, kept=events_kept(properties), now=context.clock.now)
     tables = JobTables(
         context.index,
         context.inputs,

@@ -1,1 +1,1 @@
-"""Additions to the language: value classes, late imports, a pause of the garbage collector."""
+"""What every program could use."""

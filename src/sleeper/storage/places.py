@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import PropertiesInvalid, StorageFailed, UrlInvalid
-from sleeper.language.late_imports import late_imports
 from sleeper.model import paths
-from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.object_stores import (
     Bucket,
     ObjectStoreSettings,
@@ -33,22 +32,11 @@ from sleeper.storage.local.unfinished import remove_hidden_folder
 from sleeper.storage.object_log import CommitChecks
 from sleeper.storage.snapshots import begin_index, object_table_index
 
-with late_imports():
+if TYPE_CHECKING:
+    from sleeper.model.jobs.messages import QueueName, QueueSettings
     from sleeper.ports import jobs
-    from sleeper.ports import jobs as results_port
     from sleeper.ports import objects as belonging_port
-    from sleeper.storage import memory
-    from sleeper.storage import memory_jobs as memory_job_stores
-    from sleeper.storage.aws import clients
-    from sleeper.storage.aws.deployment import belongings, table_index
     from sleeper.storage.aws.deployment import deployment as aws_deployment
-    from sleeper.storage.aws.deployment import names as aws_identity
-    from sleeper.storage.aws.deployment import names as instance_names
-    from sleeper.storage.aws.jobs import job_stores as aws_job_stores
-    from sleeper.storage.aws.jobs import sqs_messages
-    from sleeper.storage.local.jobs import database as sqlite_owner
-    from sleeper.storage.local.jobs import job_stores as sqlite_job_stores
-    from sleeper.storage.objectstore import client, conditions, routed_objects
     from sleeper.storage.objectstore import objects as bucket_objects
 
 _CONFIGURATION = (
@@ -98,7 +86,10 @@ class Place:
             for parent in Path(self.url).resolve().parents:
                 if (parent / paths.INSTANCE_PROPERTIES).is_file():
                     return str(parent)
-        elif isinstance(self.objects, bucket_objects.BucketObjects):
+            return None
+        from sleeper.storage.objectstore import objects as bucket_objects
+
+        if isinstance(self.objects, bucket_objects.BucketObjects):
             bucket, folder = split_url(self.url)
             parts = folder.split("/")
             for length in range(len(parts)):
@@ -139,9 +130,13 @@ def place_of(
     if scheme == "file":
         return _folder(Path(unquote(urlsplit(text).path)), stores, now)
     if scheme == "memory":
+        from sleeper.storage import memory
+
         return Place("memory", "memory://", memory.MemoryObjects(now=now), stores)
     if scheme == "aws":
-        return _in_aws(instance_names.instance_id_of(text), stores)
+        from sleeper.storage.aws.deployment import names as aws_names
+
+        return _in_aws(aws_names.instance_id_of(text), stores)
     if is_bucket_url(text):
         return _bucket(text, stores)
     if scheme in ("http", "https"):
@@ -180,6 +175,9 @@ def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
     """Return the adapter for a folder that `checked_folder` returned. Nothing is read."""
     if isinstance(folder, Path):
         return FolderObjects(folder)
+    from sleeper.storage.objectstore import client
+    from sleeper.storage.objectstore import objects as bucket_objects
+
     bucket, key = split_url(folder)
     return bucket_objects.BucketObjects(client.Client(bucket, stores)).under(key)
 
@@ -208,6 +206,9 @@ def bucket_of(objects: Objects) -> bucket_objects.BucketObjects | None:
     """Return the bucket of an instance's tables; None for an instance that is in no bucket."""
     if isinstance(objects, FolderObjects):
         return None
+    from sleeper.storage.objectstore import objects as bucket_objects
+    from sleeper.storage.objectstore import routed_objects
+
     found = objects.rest if isinstance(objects, routed_objects.RoutedObjects) else objects
     return found if isinstance(found, bucket_objects.BucketObjects) else None
 
@@ -235,7 +236,10 @@ def table_index_of(
         begun: Returns what `begun_index` began to read.
         following: How a log of the index is followed; None for an index that is used once.
     """
-    if not isinstance(objects, FolderObjects) and isinstance(objects, routed_objects.RoutedObjects):
+    if _is_in_aws(objects):
+        from sleeper.storage.aws.deployment import deployment as aws_deployment
+        from sleeper.storage.aws.deployment import table_index
+
         tables = aws_deployment.instance_tables(
             instance_id, stores.region, pause=pause, new_id=new_id
         )
@@ -243,6 +247,15 @@ def table_index_of(
     return object_table_index(
         objects, new_id=new_id, pause=pause, checks=checks, begun=begun, following=following
     )
+
+
+def _is_in_aws(objects: Objects) -> bool:
+    """Return whether these are the objects of an instance in AWS."""
+    if isinstance(objects, FolderObjects):
+        return False
+    from sleeper.storage.objectstore.routed_objects import RoutedObjects
+
+    return isinstance(objects, RoutedObjects)
 
 
 def begun_index(objects: Objects) -> IndexBegun:
@@ -261,6 +274,8 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
     bucket = bucket_of(objects)
     if bucket is None or bucket.client.is_amazon:
         return CommitChecks(read_back=read_back == "always")
+    from sleeper.storage.objectstore import conditions
+
     return CommitChecks(
         before_append=partial(conditions.check_conditions_once, bucket, new_id),
         read_back=read_back != "never",
@@ -278,6 +293,8 @@ def aws_belongings(
         region: The region of AWS; None for the one that boto3 finds.
         pause: Waits before another attempt, given how many there were.
     """
+    from sleeper.storage.aws.deployment import belongings
+
     aws = belongings.AwsBelongings(values["sleeper.id"], url, region=region, pause=pause)
     return [*aws.queues(), *aws.tables()]
 
@@ -290,9 +307,7 @@ def remove_empty_folder(objects: Objects) -> None:
 
 def jobs_url_of(objects: Objects, url: str | None) -> str | None:
     """Return where jobs are kept, if `sleeper.jobs.url` is `url`: `sqs` by default in AWS."""
-    if url is not None or isinstance(objects, FolderObjects):
-        return url
-    return "sqs" if isinstance(objects, routed_objects.RoutedObjects) else None
+    return "sqs" if url is None and _is_in_aws(objects) else url
 
 
 def job_stores_of(
@@ -328,6 +343,8 @@ def job_stores_of(
             and another instance's; or names in AWS cannot have the id.
     """
     if url == "sqs":
+        from sleeper.storage.aws.jobs import job_stores as aws_job_stores
+
         aws = partial(
             aws_job_stores.AwsJobStores, instance_id, instance_url, settings, region=region
         )
@@ -338,7 +355,7 @@ def job_stores_of(
     elif isinstance(objects, FolderObjects):
         path = Path(instance_url) / paths.JOBS
         check = objects.opened.check if objects.opened else None
-    elif isinstance(objects, bucket_objects.BucketObjects):
+    elif bucket_of(objects) is not None:
         raise PropertiesInvalid(
             {
                 "sleeper.jobs.url": f"{instance_url} is in a bucket, which cannot hold queues: set "
@@ -347,7 +364,12 @@ def job_stores_of(
             }
         )
     else:
+        from sleeper.storage import memory_jobs as memory_job_stores
+
         return memory_job_stores.MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
+    from sleeper.storage.local.jobs import database as sqlite_owner
+    from sleeper.storage.local.jobs import job_stores as sqlite_job_stores
+
     owner = sqlite_owner.Owner(
         instance_id, os.path.realpath(instance_url) if is_folder else instance_url
     )
@@ -357,12 +379,15 @@ def job_stores_of(
     return stores
 
 
-def results_queue(region: str | None) -> results_port.ResultsQueue:
+def results_queue(region: str | None) -> jobs.ResultsQueue:
     """Return what sends rows of queries to queues in SQS.
 
     Args:
         region: The region of queues whose URLs name none; None for the one that boto3 finds.
     """
+    from sleeper.storage.aws import clients
+    from sleeper.storage.aws.jobs import sqs_messages
+
     return sqs_messages.SqsResultsQueue(lambda named: clients.aws_client("sqs", named or region))
 
 
@@ -372,21 +397,33 @@ def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]
 
 
 def _bucket(text: str, stores: ObjectStoreSettings) -> Place:
+    from sleeper.storage.objectstore import client
+    from sleeper.storage.objectstore import objects as bucket_objects
+
     bucket, folder = split_url(text)
     objects = bucket_objects.BucketObjects(client.Client(bucket, stores)).under(folder)
     return Place(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)
 
 
 def _in_aws(instance_id: str, stores: ObjectStoreSettings) -> Place:
-    identity = aws_identity.aws_identity(stores.region)
+    from sleeper.storage.aws.deployment import names as aws_names
+
+    identity = aws_names.aws_identity(stores.region)
     here = replace(stores, region=identity.region)
+    from sleeper.storage.aws.deployment import deployment as aws_deployment
+
     deployment = aws_deployment.Deployment.of(instance_id, identity, here.endpoint)
     names = deployment.names
+
+    from sleeper.storage.objectstore import client
+    from sleeper.storage.objectstore import objects as bucket_objects
 
     def objects(bucket: str) -> bucket_objects.BucketObjects:
         return bucket_objects.BucketObjects(client.Client(Bucket("s3", bucket), here))
 
     config = objects(names.config_bucket)
+    from sleeper.storage.objectstore import routed_objects
+
     routes = (
         *(routed_objects.Route(start, config, start) for start in _CONFIGURATION),
         routed_objects.Route("query_results/", objects(names.query_results_bucket), ""),

@@ -1,6 +1,9 @@
-"""Claims the inputs of compaction jobs, a few jobs at a time, and renews claims while jobs run.
+"""Claims of compaction jobs on their input files: made, renewed, listed and released.
 
-So a killed process leaves few claims. They end soon, because a thread of that process renewed them.
+1. a run claims the inputs of a few jobs at a time (`JobClaims`), so a killed process leaves few
+2. a thread of the run renews its claims while jobs run; a claim ends a lease after that
+3. the commit of a job ends its claim, and the end of the run releases what is left
+4. claims whose lease has ended are released by the next compaction, any by `release_claims`
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from itertools import islice
 from threading import Event, Thread
 from typing import Self
 
-from sleeper.errors import SleeperError
+from sleeper.errors import BadRequest, SleeperError
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.notebook_html import NotebookHtml
@@ -29,168 +32,10 @@ from sleeper.state.state_store import StateStore, commit_planned
 from sleeper.state.stores.commit_sizes import claim_changes, claim_groups, in_groups
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.tables.open_table import OpenTable
 
 _NO_LIMIT = sys.maxsize
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimSettings:
-    """Settings of claims.
-
-    Attributes:
-        owner: The process that runs the jobs.
-        jobs_max: Jobs claimed together: enough that workers do not wait for the next claim.
-        renew_every_s: Seconds between renewals; a small part of the lease.
-    """
-
-    owner: ClaimOwner
-    jobs_max: int
-    renew_every_s: float
-
-
-class JobClaims:
-    """The claims of one compaction run; remaining claims are released at its end.
-
-    Use it in a `with` statement.
-
-    Args:
-        store: The table's state.
-        settings: Settings of claims.
-        room: Asked before each claim: how many more jobs may be claimed; 0 ends the run.
-        claimed: Called with the jobs of each claim that was committed.
-
-    Attributes:
-        planned: Number of jobs planned so far.
-    """
-
-    def __init__(
-        self,
-        store: StateStore,
-        settings: ClaimSettings,
-        *,
-        room: Callable[[], int] = lambda: _NO_LIMIT,
-        claimed: Callable[[Sequence[CompactionJob]], None] = lambda jobs: None,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._room = room
-        self._tell_claimed = claimed
-        self._tried: dict[str, CompactionJob] = {}
-        self._failure: SleeperError | None = None
-        self._ended = Event()
-        self._renewals = Thread(target=self._renew, name="renew claims", daemon=True)
-        self.planned = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        if self._renewals.is_alive():
-            self._renewals.join()
-        self._release_what_is_left()
-
-    def rounds(
-        self,
-        jobs: Sequence[CompactionJob],
-        plan_again: Callable[[TableState], Sequence[CompactionJob]] | None,
-    ) -> Iterator[Iterator[CompactionJob]]:
-        """Yield the jobs of each round; each is claimed shortly before it is yielded.
-
-        Jobs with an input that another process claimed or changed are left out.
-
-        Args:
-            jobs: The jobs of the first round.
-            plan_again: Plans the next round when all jobs of a round have ended, until there
-                are no jobs. Partitions where a job failed to commit are left out. None for one
-                round.
-
-        Raises:
-            CommitContended, CommitUnknown, StorageFailed: jobs of a round could not be
-                claimed; raised at the end of the round.
-        """
-        left_out: set[str] = set()
-        while jobs:
-            self.planned += len(jobs)
-            yield self._claimed(jobs)
-            if self._failure is not None:
-                raise self._failure
-            if plan_again is None or self._room() <= 0:
-                return
-            state = self._store.refresh()
-            left_out |= {job.partition_id for job in jobs if not state.files.is_tracked(job.output)}
-            jobs = [job for job in plan_again(state) if job.partition_id not in left_out]
-
-    def _claimed(self, jobs: Iterable[CompactionJob]) -> Iterator[CompactionJob]:
-        waiting = iter(jobs)
-        while (room := self._room()) > 0:
-            batch = [*islice(waiting, min(room, self._settings.jobs_max))]
-            if not batch:
-                return
-            try:
-                for group in in_groups(batch, _changes_of, self._store.changes_max):
-                    yield from self._claim(group)
-            except SleeperError as failure:  # raised when the running jobs have ended
-                _log.warning("no more compaction jobs can be claimed: %s", failure)
-                self._failure = failure
-                return
-
-    def _claim(self, jobs: Sequence[CompactionJob]) -> list[CompactionJob]:
-        def plan(state: TableState) -> tuple[list[CompactionJob], ClaimFiles | None]:
-            free = [job for job in jobs if inputs_are_free(state, job)]
-            claims = tuple(map(_claim_of, free))
-            owner = self._settings.owner
-            return free, ClaimFiles(assignments=claims, owner=owner) if free else None
-
-        self._tried |= {job.job_id: job for job in jobs}
-        claimed, _ = commit_planned(self._store, plan)
-        for job in jobs:
-            if job not in claimed:
-                _log.info("job %s is left out: others have taken its files", job.job_id)
-        if claimed and self._renewals.ident is None:
-            self._renewals.start()
-        if claimed:
-            self._tell_claimed(claimed)
-        return claimed
-
-    def _renew(self) -> None:
-        while not self._ended.wait(self._settings.renew_every_s):
-            held = [*self._store.state().claims.keys() & self._tried.keys()]
-            if not held:
-                continue
-            try:
-                for job_ids in in_groups(sorted(held), lambda _: 1, self._store.changes_max):
-                    self._store.commit(RenewClaims(job_ids=job_ids))
-                _log.debug("renewed the claims of %d compaction jobs", len(held))
-            except SleeperError as failure:
-                _log.warning("claims of compaction jobs could not be renewed: %s", failure)
-
-    def _release_what_is_left(self) -> None:
-        if not self._tried:
-            return
-        try:
-            state = self._store.refresh()
-            left = [job for job in self._tried.values() if inputs_are_held(state, job)]
-            if left:
-                for claims in claim_groups(map(_claim_of, left), self._store.changes_max):
-                    self._store.commit(ReleaseClaims(claims=claims))
-                _log.info("released the files of %d compaction jobs that did not run", len(left))
-        except SleeperError as failure:
-            _log.warning("claims of compaction jobs stay until their lease ends: %s", failure)
-
-
-def _changes_of(job: CompactionJob) -> int:
-    return claim_changes(_claim_of(job))
-
-
-def _claim_of(job: CompactionJob) -> Claim:
-    return Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
-
-
-# ---------------------------------------------------------------- release claims
-#
-# Releases the claims of compaction jobs: of those whose lease has ended, or of any.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +49,28 @@ class ReleaseResult(NotebookHtml):
 
     claims: tuple[HeldClaim, ...]
     transaction: int
+
+
+def claims(table: OpenTable) -> tuple[HeldClaim, ...]:
+    """Return the claims of compaction jobs (`Table.claims`)."""
+    state, now = table.store.refresh(), table.context.clock.now()
+    return held_claims(state, lease_of(table), max(now, state.at or now))
+
+
+def release_claims(
+    table: OpenTable, job_id: str | None = None, *, expired_only: bool = False
+) -> ReleaseResult:
+    """Release claims of one job, of all, or of those whose lease has ended."""
+    if not expired_only:
+        return release_jobs(job_id, lease_of(table), store=table.store)
+    if job_id is not None:
+        raise BadRequest("give release_claims a job_id or expired_only=True, not both")
+    return release_expired_jobs(lease_of(table), store=table.store)
+
+
+def lease_of(table: OpenTable) -> timedelta:
+    """Return how long a claim of a table is valid without renewal."""
+    return timedelta(minutes=table.properties.compaction.lease_minutes)
 
 
 def release_expired_jobs(lease: timedelta, *, store: StateStore) -> ReleaseResult:
@@ -258,3 +125,145 @@ def _release(
             why,
         )
     return ReleaseResult(claims=tuple(claims), transaction=number)
+
+
+class JobClaims:
+    """The claims of one compaction run; remaining claims are released at its end.
+
+    Use it in a `with` statement.
+
+    Args:
+        store: The table's state.
+        owner: The process that runs the jobs.
+        jobs_max: Jobs claimed together: enough that workers do not wait for the next claim.
+        renew_every_s: Seconds between renewals; a small part of the lease.
+        room: Asked before each claim: how many more jobs may be claimed; 0 ends the run.
+        claimed: Called with the jobs of each claim that was committed.
+
+    Attributes:
+        planned: Number of jobs planned so far.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        *,
+        owner: ClaimOwner,
+        jobs_max: int,
+        renew_every_s: float,
+        room: Callable[[], int] = lambda: _NO_LIMIT,
+        claimed: Callable[[Sequence[CompactionJob]], None] = lambda jobs: None,
+    ) -> None:
+        self._store = store
+        self._owner, self._jobs_max, self._renew_every_s = owner, jobs_max, renew_every_s
+        self._room = room
+        self._tell_claimed = claimed
+        self._tried: dict[str, CompactionJob] = {}
+        self._failure: SleeperError | None = None
+        self._ended = Event()
+        self._renewals = Thread(target=self._renew, name="renew claims", daemon=True)
+        self.planned = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._renewals.is_alive():
+            self._renewals.join()
+        self._release_what_is_left()
+
+    def rounds(
+        self,
+        jobs: Sequence[CompactionJob],
+        plan_again: Callable[[TableState], Sequence[CompactionJob]] | None,
+    ) -> Iterator[Iterator[CompactionJob]]:
+        """Yield the jobs of each round; each is claimed shortly before it is yielded.
+
+        Jobs with an input that another process claimed or changed are left out.
+
+        Args:
+            jobs: The jobs of the first round.
+            plan_again: Plans the next round when all jobs of a round have ended, until there
+                are no jobs. Partitions where a job failed to commit are left out. None for one
+                round.
+
+        Raises:
+            CommitContended, CommitUnknown, StorageFailed: jobs of a round could not be
+                claimed; raised at the end of the round.
+        """
+        left_out: set[str] = set()
+        while jobs:
+            self.planned += len(jobs)
+            yield self._claimed(jobs)
+            if self._failure is not None:
+                raise self._failure
+            if plan_again is None or self._room() <= 0:
+                return
+            state = self._store.refresh()
+            left_out |= {job.partition_id for job in jobs if not state.files.is_tracked(job.output)}
+            jobs = [job for job in plan_again(state) if job.partition_id not in left_out]
+
+    def _claimed(self, jobs: Iterable[CompactionJob]) -> Iterator[CompactionJob]:
+        waiting = iter(jobs)
+        while (room := self._room()) > 0:
+            batch = [*islice(waiting, min(room, self._jobs_max))]
+            if not batch:
+                return
+            try:
+                for group in in_groups(batch, _changes_of, self._store.changes_max):
+                    yield from self._claim(group)
+            except SleeperError as failure:  # raised when the running jobs have ended
+                _log.warning("no more compaction jobs can be claimed: %s", failure)
+                self._failure = failure
+                return
+
+    def _claim(self, jobs: Sequence[CompactionJob]) -> list[CompactionJob]:
+        def plan(state: TableState) -> tuple[list[CompactionJob], ClaimFiles | None]:
+            free = [job for job in jobs if inputs_are_free(state, job)]
+            claims = tuple(map(_claim_of, free))
+            return free, ClaimFiles(assignments=claims, owner=self._owner) if free else None
+
+        self._tried |= {job.job_id: job for job in jobs}
+        claimed, _ = commit_planned(self._store, plan)
+        for job in jobs:
+            if job not in claimed:
+                _log.info("job %s is left out: others have taken its files", job.job_id)
+        if claimed and self._renewals.ident is None:
+            self._renewals.start()
+        if claimed:
+            self._tell_claimed(claimed)
+        return claimed
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._renew_every_s):
+            held = [*self._store.state().claims.keys() & self._tried.keys()]
+            if not held:
+                continue
+            try:
+                for job_ids in in_groups(sorted(held), lambda _: 1, self._store.changes_max):
+                    self._store.commit(RenewClaims(job_ids=job_ids))
+                _log.debug("renewed the claims of %d compaction jobs", len(held))
+            except SleeperError as failure:
+                _log.warning("claims of compaction jobs could not be renewed: %s", failure)
+
+    def _release_what_is_left(self) -> None:
+        if not self._tried:
+            return
+        try:
+            state = self._store.refresh()
+            left = [job for job in self._tried.values() if inputs_are_held(state, job)]
+            if left:
+                for claims in claim_groups(map(_claim_of, left), self._store.changes_max):
+                    self._store.commit(ReleaseClaims(claims=claims))
+                _log.info("released the files of %d compaction jobs that did not run", len(left))
+        except SleeperError as failure:
+            _log.warning("claims of compaction jobs stay until their lease ends: %s", failure)
+
+
+def _changes_of(job: CompactionJob) -> int:
+    return claim_changes(_claim_of(job))
+
+
+def _claim_of(job: CompactionJob) -> Claim:
+    return Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)

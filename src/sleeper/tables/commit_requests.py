@@ -1,19 +1,38 @@
-"""Commits what others ask to be committed: many transactions of one table in one entry."""
+"""Commits that one process asks for, and another one makes: the committer.
+
+1. a worker writes a message with the transaction (`request_commit`); a large one is stored in
+   the table's folder first
+2. the committer commits many requests of one table in one entry, and answers each
+3. when all are answered, what was stored of them is deleted
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sleeper.errors import CommitRefused, JobAlreadyCommitted, JobInvalid, SleeperError
+from sleeper.errors import (
+    CommitRefused,
+    JobAlreadyCommitted,
+    JobInvalid,
+    SleeperError,
+    TableNotFound,
+)
 from sleeper.model import paths
 from sleeper.model.schema import Schema
 from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
-from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions.commit_request import CommitRequest, transaction_of
+from sleeper.state.transactions.commit_request import (
+    CommitRequest,
+    body_text,
+    transaction_of,
+    with_body_at,
+    write_commit_request,
+)
+from sleeper.state.transactions.commit_request import request_commit as new_request
 from sleeper.state.transactions.files import AddFiles
+from sleeper.tables.open_table import OpenTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,33 +54,54 @@ class CommitAnswer(NotebookHtml):
     refusal: SleeperError | None = None
 
 
-def commit_requests(
-    requests: Sequence[CommitRequest], *, store: StateStore, files: Objects, schema: Schema
-) -> list[CommitAnswer]:
-    """Commit all requests that the table's state does not forbid, in one entry, in order.
+def request_commit(
+    table: OpenTable, transaction: Transaction, *, task_id: str | None, run_id: str | None
+) -> str:
+    """Return the message that asks for a commit (`Table.request_commit`)."""
+    request_id = table.context.new_id()
+    request = new_request(
+        transaction,
+        table.schema,
+        table.record.table_id,
+        request_id=request_id,
+        task_id=task_id,
+        run_id=run_id,
+    )
+    if request.is_large:
+        key = paths.commit_request(request_id)
+        table.files.put(key, body_text(request).encode())
+        request = with_body_at(request, key)
+    return write_commit_request(request)
+
+
+def commit_requests(table: OpenTable, requests: Sequence[CommitRequest]) -> list[CommitAnswer]:
+    """Commit all requests that the table's state does not forbid (`Table.commit_requests`).
 
     A request for a job that the log has is answered as committed: it was delivered twice, or the
     job was run twice.
-
-    Args:
-        requests: Of one table.
-        store: The table's state.
-        files: The table's folder, which has the bodies of large requests.
-        schema: The table's.
-
-    Raises:
-        CommitContended, StorageFailed: nothing was committed; ask again.
-        CommitUnknown: they may have been committed; ask again, and the log answers.
     """
-    read = [_transaction(request, files, schema) for request in requests]
-    done = store.commit_group([each for each in read if isinstance(each, Transaction)])
+    read = [_transaction(request, table.files, table.schema) for request in requests]
+    try:
+        done = table.store.commit_group([each for each in read if isinstance(each, Transaction)])
+    except TableNotFound:  # files of the requests may be there
+        table.undo_commit_if_deleted()
+        raise
     refusals = iter(done.refusals)
-    return [
+    answers = [
         CommitAnswer(request=request, refusal=transaction)
         if isinstance(transaction, JobInvalid)
         else _answer(request, transaction, next(refusals), done.state)
         for request, transaction in zip(requests, read, strict=True)
     ]
+    table.undo_commit_if_deleted()
+    return answers
+
+
+def delete_requests(table: OpenTable, requests: Iterable[CommitRequest]) -> None:
+    """Delete the stored bodies of answered requests (`Table.delete_requests`)."""
+    keys = [request.body_key for request in requests if request.body_key is not None]
+    if keys:
+        table.files.delete(keys)
 
 
 def _answer(

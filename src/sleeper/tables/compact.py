@@ -1,31 +1,59 @@
-"""Runs compaction jobs: each merges its files into one (rules CMP-14, CMP-16)."""
+"""Compaction: merges data files, leaf by leaf, so that queries read fewer (rules CMP-1 to CMP-16).
+
+1. claims whose lease has ended are released (`claims`), and references of split partitions are
+   moved down to the leaves (`push_down`)
+2. the files of each leaf are planned as jobs; nobody else may compact the files of a job whose
+   claim is committed (`claims.JobClaims`)
+3. each job merges its inputs into one output: here, in other processes, or in Spark's workers
+4. each output replaces its inputs in one commit of its own; a job that fails, or is refused,
+   changes nothing and releases its inputs
+5. with `all_files`, what is left is planned again, until each leaf has one file
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
-from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.data_file import WriteSettings, write_settings
 from sleeper.errors import (
+    BadRequest,
     CommitRefused,
     MissingExtra,
     SleeperError,
     StorageFailed,
     TableFunctionFailed,
 )
+from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
+from sleeper.spark.compaction import compaction_runner
+from sleeper.spark.data_source.open_table import cached_table_reader
+from sleeper.spark.separate_jobs import AT_ONCE as SPARK_JOBS_AT_ONCE
 from sleeper.state.added_files import SweepGuard, replace_files
 from sleeper.state.plans.claims import ClaimedJob, claimed_job
+from sleeper.state.plans.compactions import CompactionPlan, CompactionSettings, plan_compactions
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles
+from sleeper.tables.claims import JobClaims, expired_released, lease_of, release_expired_jobs
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.push_down import push_down_references, pushed_down
+from sleeper.tables.spark import open_for_spark
+from sleeper.tables.worker_processes import run_pieces
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +87,148 @@ class CompactionJobResult(NotebookHtml):
     transaction: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSummary(NotebookHtml):
+    """The result of a compaction run.
+
+    Attributes:
+        plan: The plan of each leaf.
+        jobs: The result of each job, in the order in which they ended.
+        pushed_down: References of split partitions that were moved to leaves before.
+        stopped: True when jobs were not run, because the first ones failed for a reason that all
+            share: the table's function, or a Python of Spark's workers that cannot run Sleeper.
+        released: Ids of jobs that had claimed files and did not end in time.
+        transaction: The table's transaction number afterwards.
+    """
+
+    plan: CompactionPlan
+    jobs: tuple[CompactionJobResult, ...]
+    pushed_down: int
+    stopped: bool = False
+    released: tuple[str, ...]
+    transaction: int
+
+    @property
+    def failed(self) -> tuple[CompactionJobResult, ...]:
+        """Jobs that failed; their input files are unchanged."""
+        return tuple(job for job in self.jobs if job.failure is not None)
+
+
+class CompactionWatch(Protocol):
+    """Follows a run of `Table.compact`, and says when it ends. All calls come from its thread."""
+
+    def room(self) -> int:
+        """Return how many more jobs may be claimed now; at 0 no more are, and the run ends."""
+        ...
+
+    def claimed(self, jobs: Sequence[CompactionJob]) -> None:
+        """Take note that the files of these jobs were claimed."""
+        ...
+
+    def started(self, job: CompactionJob) -> None:
+        """Take note that a job begins to run."""
+        ...
+
+    def check(self) -> None:
+        """Go on, or raise to end the run at once; called often while a job runs."""
+        ...
+
+    def ended(self, result: CompactionJobResult) -> None:
+        """Take note of what became of a job."""
+        ...
+
+
+def plan_compaction(table: OpenTable, *, all_files: bool) -> CompactionPlan:
+    """Return what `compact` would do now; nothing is changed (`Table.plan_compaction`)."""
+    state, now = table.store.refresh(), table.context.clock.now()
+    state = expired_released(state, lease_of(table), max(now, state.at or now))
+    return _plan(table, pushed_down(table, state), all_files=all_files)
+
+
+def compact(
+    table: OpenTable,
+    *,
+    all_files: bool = False,
+    workers: int = 1,
+    spark: SparkSession | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    watch: CompactionWatch | None = None,
+) -> CompactionSummary:
+    """Merge files, leaf by leaf (`Table.compact`)."""
+    reading, run = _runner(table, workers, spark, watch)
+    released = release_expired_jobs(lease_of(table), store=table.store)
+    moved = push_down_references(table).moved
+    first, stopped = _plan(table, table.store.refresh(), all_files=all_files), False
+    ended: list[CompactionJobResult] = []
+    jobs_max = 2 * workers if spark is None else SPARK_JOBS_AT_ONCE
+    with _claims_of_run(table, jobs_max, watch) as held:
+        again = (lambda at: _plan(table, at, all_files=True).jobs) if all_files else None
+        rounds = held.rounds(_in_order(first, watch), again)
+        with closing(_results(table, rounds, reading, run, watch)) as results:
+            for result in results:
+                ended.append(result)
+                progress(len(ended), held.planned)
+                if stopped := len(ended) < held.planned and should_stop(ended):
+                    break
+    return CompactionSummary(
+        plan=first,
+        jobs=tuple(ended),
+        pushed_down=moved,
+        stopped=stopped,
+        released=tuple(sorted({claim.job_id for claim in released.claims})),
+        transaction=table.store.state().number,
+    )
+
+
+def _plan(table: OpenTable, state: TableState, *, all_files: bool) -> CompactionPlan:
+    settings = CompactionSettings.of(table.properties.compaction, table.store.changes_max)
+    return plan_compactions(state, settings, all_files=all_files, new_id=table.context.new_id)
+
+
+def _runner(
+    table: OpenTable,
+    workers: int,
+    spark: SparkSession | None,
+    watch: CompactionWatch | None,
+) -> tuple[Callable[[], TableReader], Runner]:
+    """Return a function that opens the table where jobs run, and the runner of jobs."""
+    if watch is not None and (workers != 1 or spark is not None):
+        raise BadRequest("watch= follows jobs of this process: leave out workers= and spark=")
+    if spark is None:
+        # This process uses its readers; each worker process opens new ones.
+        reading = (lambda: table.reader) if workers == 1 else table.open_reader
+        return reading, partial(run_pieces, workers=workers)
+    if workers != 1:
+        raise BadRequest(
+            f"workers={workers} starts processes on this machine, and spark= uses Spark's workers: "
+            "leave one of them out"
+        )
+    files = open_for_spark(table).table_files
+    title = f"sleeper: compact {table.name}"
+    return partial(cached_table_reader, files), compaction_runner(spark, files.files, title=title)
+
+
+def _claims_of_run(table: OpenTable, jobs_max: int, watch: CompactionWatch | None) -> JobClaims:
+    context = table.context
+    claims = partial(
+        JobClaims,
+        table.store,
+        owner=ClaimOwner(host=context.host, pid=os.getpid(), worker_id=context.new_id()),
+        jobs_max=jobs_max,
+        renew_every_s=lease_of(table).total_seconds() / 3,
+    )
+    return claims() if watch is None else claims(room=watch.room, claimed=watch.claimed)
+
+
+def _in_order(plan: CompactionPlan, watch: CompactionWatch | None) -> Sequence[CompactionJob]:
+    """Return the jobs in the order in which they are claimed.
+
+    A worker takes them in the order of their ids, which are random: workers that plan the same jobs
+    begin with different ones, and a run that ends early has not always tried the same leaves.
+    """
+    return plan.jobs if watch is None else sorted(plan.jobs, key=lambda job: job.job_id)
+
+
 def should_stop(ended: Sequence[CompactionJobResult]) -> bool:
     """Return True when other jobs of a run would fail as its first ones did.
 
@@ -78,7 +248,47 @@ def should_stop(ended: Sequence[CompactionJobResult]) -> bool:
     return stop
 
 
-def compact(
+def _results(
+    table: OpenTable,
+    rounds: Iterable[Iterable[CompactionJob]],
+    reading: Callable[[], TableReader],
+    run: Runner,
+    watch: CompactionWatch | None,
+) -> Generator[CompactionJobResult, None, None]:
+    """Run the jobs of each round, and yield what became of each as it ends."""
+    write = partial(
+        write_output,
+        reading=reading,
+        files=table.files,
+        settings=write_settings(table.properties.parquet),
+    )
+    for jobs in rounds:
+        results = run_jobs(
+            jobs,
+            store=table.store,
+            files=table.files,
+            write=write
+            if watch is None
+            else partial(_watched, watch, partial(write, check=watch.check)),
+            run=run,
+            orphan_age=table.orphan_age(),
+        )
+        with closing(results):
+            for result in results:
+                if watch is not None:
+                    watch.ended(result)
+                yield result
+
+
+def _watched(
+    watch: CompactionWatch, write: Callable[[ClaimedJob], CompactionOutput], claimed: ClaimedJob
+) -> CompactionOutput:
+    watch.check()
+    watch.started(claimed.job)
+    return write(claimed)
+
+
+def run_jobs(
     jobs: Iterable[CompactionJob],
     *,
     store: StateStore,

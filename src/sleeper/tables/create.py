@@ -1,4 +1,9 @@
-"""Creates a table: checks everything, commits its partitions, then adds it to the index (TBL-1)."""
+"""Creates a table (rule TBL-1).
+
+1. schema, name and properties are checked, and make the table's record
+2. the partitions are committed to the table's state
+3. the record is added to the index; from then on the table exists
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import schema_of
 from sleeper.errors import PropertiesInvalid, TableAlreadyExists
 from sleeper.model.formats.split_points_file import read_split_points
 from sleeper.model.known_properties.given import PropertyValue, property_texts
@@ -25,13 +33,43 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.partitions import InitialisePartitions
+from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.state_stores import store_of
 
 _SPLITS_FILE = "sleeper.table.splits.file"
 
 _log = logging.getLogger(__name__)
 
 
-def new_table_record(
+def create_table(
+    context: InstanceContext,
+    name: str,
+    schema: Schema | pa.Schema | str | Mapping[str, Any],
+    *,
+    row_keys: Sequence[str] | None,
+    sort_keys: Sequence[str],
+    split_points: Sequence[Any] | None,
+    properties: Mapping[str, PropertyValue | None] | None,
+) -> TableRecord:
+    """Make a table, and return its record (`Instance.create_table`)."""
+    ours = schema_of(schema, row_keys, sort_keys)
+    table_id = context.new_id()[:8]
+    record = _new_record(name, ours, properties or {}, table_id, context.properties)
+    if split_points is None:
+        definition = TableProperties(record.properties, context.properties).definition
+        split_points = _named_split_points(definition, ours)
+    add_table(
+        record,
+        ours,
+        split_points,
+        index=context.index,
+        store=store_of(record, context, is_new=True),
+        new_id=context.new_id,
+    )
+    return record
+
+
+def _new_record(
     name: str,
     schema: Schema,
     given: Mapping[str, PropertyValue | None],
@@ -81,7 +119,7 @@ def _check_agreement(set_now: Mapping[str, str], name: str, schema: Schema) -> N
         )
 
 
-def named_split_points(definition: DefinitionProperties, schema: Schema) -> list[Any]:
+def _named_split_points(definition: DefinitionProperties, schema: Schema) -> list[Any]:
     """Return the split points in the file that a table's properties name; none without one.
 
     Raises:
@@ -102,7 +140,7 @@ def named_split_points(definition: DefinitionProperties, schema: Schema) -> list
     return read_split_points(text, schema, base64_encoded=definition.splits_base64_encoded)
 
 
-def create_table(
+def add_table(
     record: TableRecord,
     schema: Schema,
     split_points: Sequence[Any],

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from sleeper.errors import DataDamaged, PropertiesInvalid
+from sleeper.model.tables import TableRecord
 from sleeper.ports.objects import Objects
-from sleeper.ports.table_index import TableIndex
+from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.state_stores import delete_states
 
 _log = logging.getLogger(__name__)
 
 
-def delete_table(
-    table_id: str, *, index: TableIndex, delete_states: Callable[[], None], objects: Objects
-) -> int:
+def delete_table(record: TableRecord, context: InstanceContext) -> int:
     """Remove a table from the index, delete its state, and every object under its id.
 
-    If the process is killed in between, a part of that remains, under an id that is not used.
-
-    Args:
-        table_id: The table.
-        index: The table index.
-        delete_states: Deletes what the table's state stores keep outside of its folder; if its
-            properties or notes do not tell where that is, it is left behind.
-        objects: The instance's objects.
+    If the process is killed in between, a part of that remains, under an id that is not used. What
+    its state stores keep outside of its folder is left behind if its properties or notes do not
+    tell where that is.
 
     Returns:
         The number of deleted objects.
@@ -32,12 +26,13 @@ def delete_table(
     Raises:
         TableNotFound: the table is already deleted.
     """
-    index.remove(table_id)
+    table_id = record.table_id
+    context.index.remove(table_id)
     try:
-        delete_states()
+        delete_states(record, context)
     except (PropertiesInvalid, DataDamaged) as error:
         _log.warning("the state of deleted table %s may be left behind: %s", table_id, error)
-    return delete_objects(table_id, objects)
+    return delete_objects(table_id, context.objects)
 
 
 def delete_objects(table_id: str, objects: Objects) -> int:

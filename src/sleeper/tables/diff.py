@@ -1,51 +1,68 @@
-"""Reads the rows that ingests added between two versions of a table."""
+"""Differences: reads the rows that ingests added between two versions of a table.
+
+1. the log tells which files ingests added between them; files that compactions wrote are left
+   out, because their rows were in the table before
+2. the state tells whether these files are still there
+3. they are read as they were added: filtered, but not aggregated, in key order
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 
 import pyarrow as pa
 
-from sleeper.engine.read_leaves import TableReader, read_leaves
+from sleeper.engine.read_leaves import read_leaves
 from sleeper.engine.rows import Rows
 from sleeper.errors import DataDamaged, QueryInvalid, VersionNotFound
 from sleeper.model.processing import Processing
-from sleeper.model.queries import LeafQuery, checked_columns
+from sleeper.model.queries import LeafQuery, checked_as_of, checked_columns
 from sleeper.model.ranges import whole_region
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
 from sleeper.state.transactions.change_feed import AddedFile, added_between
 from sleeper.tables.history import log_of
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.versions import number_of
 
 
-def added_rows(
-    reading: TableReader,
-    store: StateStore,
-    before: int,
-    after: int,
-    columns: Sequence[str] | None,
+def diff(
+    table: OpenTable,
+    state: TableState,
+    before: int | datetime,
+    after: int | datetime | None,
     *,
-    now_ms: int,
+    columns: Sequence[str] | None,
 ) -> Rows:
-    """Return the rows of the files that transactions after `before`, up to `after`, added.
+    """Return the rows that ingests added between two versions (`Table.diff`).
 
-    Files that compactions wrote are left out: their rows were in the table before. Rows are in key
-    order, as they were added: filtered, but not aggregated.
+    Args:
+        table: The table.
+        state: Its newest state.
+        before, after, columns: As for `Table.diff`.
 
     Raises:
         QueryInvalid: `before` is later than `after`, or a column is unknown.
         BadRequest: the state store keeps no log.
         VersionNotFound: some of the files were compacted, and deleted since.
     """
+    earlier, later = checked_as_of(before, "before"), checked_as_of(after, "after")
+    if earlier is None:
+        raise QueryInvalid("before must be a transaction number or an aware datetime, not None")
+    reading, store, now_ms = table.reader, table.store, table.now_ms()
+    first = number_of(store, earlier, or_none=True)
+    last = state.number if later is None else number_of(store, later)
     shown = [*checked_columns(reading.schema, columns)]
-    if before > after:
+    if first > last:
         raise QueryInvalid(
-            f"transaction {before} is not before {after}: exchange them to get the rows that were "
+            f"transaction {first} is not before {last}: exchange them to get the rows that were "
             "added between"
         )
-    added = [*added_between(log_of(store), reading.schema, before, after)] if before < after else []
+    added = [*added_between(log_of(store), reading.schema, first, last)] if first < last else []
     _check_kept(added, store)
     whole = (whole_region(reading.schema),)
     leaves = [LeafQuery(each.filename, whole, (each.filename,)) for each in added]
@@ -60,7 +77,7 @@ def added_rows(
         return rows if filtered.processing.is_identity else None
 
     schema = pa.schema([reading.arrow_schema.field(name) for name in shown])
-    return Rows(batches(), schema, transaction=after, known_count=known_count)
+    return Rows(batches(), schema, transaction=last, known_count=known_count)
 
 
 def _check_kept(added: Sequence[AddedFile], store: StateStore) -> None:

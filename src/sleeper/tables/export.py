@@ -1,24 +1,39 @@
-"""`Table.export`: writes rows of a table to Parquet files."""
+"""Export: writes rows of a table to Parquet files, in key order (rules EXP-2, EXP-3).
+
+1. the version is found, and planned as parts: a part for each leaf, or some small neighbours
+2. each part is read as a query reads it, and written as one file: here, one after the other,
+   or by Spark's workers in parallel
+3. a local folder is renamed when all files are written; in a bucket `_SUCCESS` is written last.
+   If the export fails, its files are deleted
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sleeper.engine.writing.export import Exported, ExportTarget, Progress, atomic_directory
+import pyarrow as pa
+
+from sleeper.engine.read_leaves import TableReader, read_leaves
+from sleeper.engine.writing.export import (
+    Exported,
+    ExportedPart,
+    ExportTarget,
+    Progress,
+    atomic_directory,
+)
 from sleeper.errors import DataDamaged
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
 from sleeper.notebook_html import NotebookHtml
 from sleeper.spark.export import export_by_spark
-from sleeper.state.plans.exports import ExportPlan, plan_export
+from sleeper.state.plans.exports import ExportPlan, PlannedPart, plan_export
 from sleeper.storage.places import checked_folder, objects_of
-from sleeper.tables.export_rows import export as write_parts
-from sleeper.tables.handle import OpenedTable, TableHandle
+from sleeper.tables.open_table import OpenTable
 from sleeper.tables.spark import asked_regions_of, open_for_spark
 from sleeper.tables.versions import deletions_reported, version_as_of
 
@@ -45,97 +60,106 @@ class ExportResult(NotebookHtml):
 
 
 def export(
-    self: TableHandle,
+    table: OpenTable,
     target: str | os.PathLike[str],
     *,
-    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
-    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
-    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
-    columns: Sequence[str] | None = None,
-    as_of: int | datetime | None = None,
-    spark: SparkSession | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    range: RegionRequest | NotGiven,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven,
+    prefix: Mapping[str, str | bytes] | NotGiven,
+    columns: Sequence[str] | None,
+    as_of: int | datetime | None,
+    spark: SparkSession | None,
+    progress: Progress,
 ) -> ExportResult:
-    """Write rows to Parquet files, in key order; all rows without a range or prefix.
-
-    Rows are processed as by `query`: filtered and aggregated. Files are named
-    `part-00000.parquet` and so on. The rows of a leaf are in one file, and small neighbouring
-    leaves share a file. `ingest` and `bulk_import` accept the folder as input. A local folder
-    becomes visible atomically when all files are written; in a bucket the file `_SUCCESS` is
-    written last. If the export fails, its files are deleted.
-
-    Args:
-        target: A local folder that does not exist or is empty, or an empty `s3://bucket/folder`.
-        range, regions, prefix, columns, as_of: As for `query`.
-        spark: A session, classic or Connect, whose workers write the files in parallel.
-            They must reach the instance and the target by the same paths or URLs. Without
-            it this process writes them one by one, in the memory of a query.
-        progress: Called after each file with the number of written files, and of all files.
-
-    Raises:
-        QueryInvalid: a field, value, range or column does not fit the schema.
-        VersionNotFound: there is no transaction `as_of`, or its files were deleted.
-        AlreadyExists: the target is not empty.
-        UrlInvalid: the target is neither a folder nor in a bucket.
-        DataDamaged: a file of the table is missing or wrong.
-        StorageFailed: the target cannot be written; StorageFull if it is full.
-        TableNotFound: the table was deleted.
-        MissingExtra: the target is in a bucket; `sleeper-store[objectstore]` is not installed.
-        BadRequest: the instance is in memory, and Spark cannot read it.
-
-    Source: rules EXP-2, EXP-3.
-    """
-    started = self._context.now()
-    asked = asked_regions_of(self, NOT_GIVEN, NOT_GIVEN, range, regions, prefix)
+    """Write rows to Parquet files (`Table.export`)."""
+    clock = table.context.clock
+    started = clock.now()
+    asked = asked_regions_of(table, NOT_GIVEN, NOT_GIVEN, range, regions, prefix)
     place, version = checked_folder(target), checked_as_of(as_of)
-    opened = self._current()
-    store = opened.store
-    state = version_as_of(store, version)
-    plan = plan_export(state, self.schema, asked, columns=columns)
-    write = _writer(self, opened, plan, spark, progress)
-    with deletions_reported(state, store=store, files=opened.files):
-        exported = _write_to(self, place, write)
+    state = version_as_of(table.store, version)
+    plan = plan_export(state, table.schema, asked, columns=columns)
+    write = _writer(table, plan, spark, progress)
+    with deletions_reported(state, store=table.store, files=table.files):
+        exported = _write_to(table, place, write)
     return ExportResult(
         files=tuple(part.name for part in exported.parts),
         rows=exported.row_count,
         transaction=exported.transaction,
-        took_s=(self._context.now() - started).total_seconds(),
+        took_s=(clock.now() - started).total_seconds(),
     )
 
 
 def _writer(
-    self: TableHandle,
-    opened: OpenedTable,
+    table: OpenTable,
     plan: ExportPlan,
     spark: SparkSession | None,
     progress: Progress,
 ) -> Callable[[ExportTarget], Exported]:
-    now_ms = int(self._context.now().timestamp() * 1000)
+    now_ms = table.now_ms()
     if spark is None:
-        reading = opened.reader
-        return partial(write_parts, reading, plan, now_ms=now_ms, progress=progress)
-    files = open_for_spark(self).table_files
+        return partial(write_parts, table.reader, plan, now_ms=now_ms, progress=progress)
+    files = open_for_spark(table).table_files
     return partial(
         export_by_spark,
         spark,
         files,
         plan,
-        title=f"sleeper: export {self.name}",
+        title=f"sleeper: export {table.name}",
         now_ms=now_ms,
         progress=progress,
     )
 
 
 def _write_to(
-    self: TableHandle, target: Path | str, write: Callable[[ExportTarget], Exported]
+    table: OpenTable, target: Path | str, write: Callable[[ExportTarget], Exported]
 ) -> Exported:
-    export_id = self._context.new_id()
-    stores = self._context.inputs.settings
+    export_id = table.context.new_id()
+    stores = table.context.inputs.settings
     try:
         if isinstance(target, str):
             return write(ExportTarget(place=objects_of(target, stores), export_id=export_id))
         with atomic_directory(target, export_id) as unfinished:
             return write(ExportTarget(place=objects_of(unfinished, stores), export_id=export_id))
     except DataDamaged:
-        self._current()  # raises TableNotFound if the table was deleted, and its files with it
+        table.check_exists()  # raises TableNotFound if the table was deleted, and its files with it
         raise
+
+
+def write_parts(
+    reading: TableReader,
+    plan: ExportPlan,
+    target: ExportTarget,
+    *,
+    now_ms: int,
+    progress: Progress = lambda done, total: None,
+) -> Exported:
+    """Write the rows of a plan, processed, as Parquet files; `_SUCCESS` comes last.
+
+    Needs the memory of a merge of one leaf's files, and of 100,000 rows.
+
+    Args:
+        reading: The table.
+        plan: The rows, columns and files to export.
+        target: Where to write.
+        now_ms: The current time in milliseconds since 1970, for filters by age.
+        progress: Called with the number of files that are done, and the number of all files.
+
+    Raises:
+        AlreadyExists: the target is not empty.
+        DataDamaged: a file of the table is missing or wrong.
+        StorageFailed: storage failed; written files were deleted.
+
+    Source: rules EXP-2, EXP-3.
+    """
+    fields = [reading.arrow_schema.field(name) for name in plan.columns]
+    arrow_schema = pa.schema(fields)
+
+    def rows_of(part: PlannedPart) -> Iterator[pa.RecordBatch]:
+        return read_leaves(reading, part.groups, plan.columns, now_ms=now_ms)
+
+    def written() -> Generator[ExportedPart]:
+        for part in plan.parts:
+            row_count = target.write_part(part.name, rows_of(part), arrow_schema)
+            yield ExportedPart(name=part.name, row_count=row_count)
+
+    return target.write_all(plan, written(), progress)

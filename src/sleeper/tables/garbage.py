@@ -1,22 +1,44 @@
-"""Deletes files that no partition references any longer (rules GC-1 to GC-5)."""
+"""Deletes stored files that nothing needs: garbage, and orphans.
+
+Garbage are files that no partition references any longer (rules GC-1 to GC-5):
+
+    1. the log tells which files lost their last reference long enough ago, and no kept version
+       needs
+    2. they are deleted batch by batch with their sketches; each batch has a commit that removes
+       them from the state
+
+Orphans are files that no transaction names, left by killed or refused jobs (decision 0032):
+
+    1. the table's folder is listed, and compared with the state
+    2. a transaction forbids adding files of that age, so a job that commits too late is refused
+    3. what no transaction names is deleted
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from logging import getLogger
+from typing import Final
 
 from sleeper.errors import CommitRefused
 from sleeper.notebook_html import NotebookHtml
-from sleeper.ports.objects import Objects
-from sleeper.state.plans.garbage import collectable
-from sleeper.state.state_store import StateStore
+from sleeper.ports.objects import ObjectInfo, Objects
+from sleeper.state.plans.garbage import collectable, orphans_of
+from sleeper.state.state_store import StateStore, SweepLimits
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.files import DeleteFiles
-from sleeper.storage.deletion import delete_data_files
+from sleeper.state.transactions.files import DeleteFiles, SweepOrphans
+from sleeper.storage.deletion import delete_data_files, delete_groups
+from sleeper.tables.open_table import OpenTable
 
+_NO_WAIT: Final = datetime.max.replace(tzinfo=UTC)
+_LISTED_AT_ONCE: Final = 1_000
+_DATA: Final = "data/"
+_SLACK: Final = timedelta(seconds=10)
+"""Maximum error of a file's time: some buckets store whole seconds, and writers estimate the
+storage's time from its last answer for some minutes."""
 _LOG = getLogger(__name__)
 
 
@@ -36,14 +58,81 @@ class GcSummary(NotebookHtml):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
-    """The result of one batch; `after` is its last file."""
+class SweepResult(NotebookHtml):
+    """The result of a sweep.
 
-    deleted: Sequence[str]
-    failures: dict[str, str]
-    transaction: int
-    after: str
-    more: bool
+    Attributes:
+        orphans: Data files, sketches and parts of the table's state that no transaction names, or
+            that are too old, with sizes and times, by name.
+        deleted: True if they were deleted, except those in `failures`.
+        failures: Why some could not be deleted, by name.
+    """
+
+    orphans: tuple[ObjectInfo, ...]
+    deleted: bool
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def gone(self) -> int:
+        """How many data files and sketches were deleted, or would be."""
+        return sum(1 for name in self._done() if name.startswith(_DATA))
+
+    @property
+    def gone_states(self) -> int:
+        """How many parts of old states were deleted, or would be."""
+        return sum(1 for name in self._done() if not name.startswith(_DATA))
+
+    def _done(self) -> Iterator[str]:
+        return (each.key for each in self.orphans if each.key not in self.failures)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all orphans together."""
+        return sum(orphan.size_bytes for orphan in self.orphans)
+
+
+def garbage(table: OpenTable, *, force: bool) -> Sequence[str]:
+    """Return the files that `collect_garbage` would delete (`Table.garbage`)."""
+    files_max = table.context.properties.gc.files_max
+    before = _NO_WAIT if force else _before(table)
+    return _collectable(table.store.refresh(), before, files_max=files_max)
+
+
+def collect_garbage(table: OpenTable, *, force: bool, progress: Callable[[int], None]) -> GcSummary:
+    """Delete files that no partition has referenced for a while (`Table.collect_garbage`)."""
+    limits = table.context.properties.gc
+    return _collect(
+        _NO_WAIT if force else _before(table),
+        batch_files=limits.batch_files,
+        files_max=limits.files_max,
+        store=table.store,
+        files=table.files,
+        progress=progress,
+    )
+
+
+def sweep_orphans(table: OpenTable, *, delete: bool, force: bool) -> SweepResult:
+    """Find orphans, and delete them if `delete` (`Table.orphans`, `Table.sweep_orphans`)."""
+    gc = table.properties.gc
+    versions_minutes = max(gc.revisions_kept_minutes, gc.versions_kept_minutes)
+    result = sweep(
+        timedelta() if force else table.orphan_age(),
+        delete=delete,
+        store=table.store,
+        files=table.files,
+        versions_min=gc.revisions_kept_min,
+        versions_age=timedelta(minutes=versions_minutes),
+    )
+    table.undo_commit_if_deleted()
+    return result
+
+
+def _before(table: OpenTable) -> datetime:
+    """Return the time before which a file must have lost its last reference to be deleted."""
+    gc = table.properties.gc
+    kept = max(gc.delay_minutes, gc.versions_kept_minutes)
+    kept_since = table.store.time() - timedelta(minutes=kept)
+    return garbage_time(kept_since, store=table.store)
 
 
 def garbage_time(kept_since: datetime, *, store: StateStore) -> datetime:
@@ -65,7 +154,7 @@ def garbage_time(kept_since: datetime, *, store: StateStore) -> datetime:
     return store.dates_stored_before(kept_since)
 
 
-def garbage(
+def _collectable(
     state: TableState, before: datetime, *, after: str = "", files_max: int
 ) -> Sequence[str]:
     """Return files that are unreferenced since before a time, by name, past `after`.
@@ -76,7 +165,18 @@ def garbage(
     return [*islice(names, files_max)]
 
 
-def collect_garbage(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """The result of one batch; `after` is its last file."""
+
+    deleted: Sequence[str]
+    failures: dict[str, str]
+    transaction: int
+    after: str
+    more: bool
+
+
+def _collect(
     before: datetime,
     *,
     batch_files: int,
@@ -123,7 +223,7 @@ def _collect_batch(
     exist counts as deleted (GC-2, GC-5). An unreferenced file is never referenced again.
     """
     state = store.refresh()
-    names = garbage(state, before, after=after, files_max=files_max)
+    names = _collectable(state, before, after=after, files_max=files_max)
     failures = delete_data_files(names, files)
     gone = [name for name in names if name not in failures]
     number = _forget(gone, store) if gone else state.number
@@ -152,3 +252,59 @@ def _forget(names: Sequence[str], store: StateStore) -> int:
                 raise
             left = still
     return store.state().number
+
+
+def sweep(
+    age: timedelta,
+    *,
+    delete: bool,
+    store: StateStore,
+    files: Objects,
+    versions_min: int = 1,
+    versions_age: timedelta = timedelta(),
+) -> SweepResult:
+    """List the table's folder, compare it with the table's state, and delete orphans.
+
+    Old states are deleted too, where the table's store keeps whole ones.
+
+    The age of a file is measured by the clock of the storage. Before the first deletion, a
+    transaction forbids adding files of that age. So a job that commits too late is refused,
+    and no acknowledged row is lost.
+
+    Args:
+        age: How old an orphan must be: longer than any ingest, import or compaction takes.
+        delete: False to only find orphans.
+        store: The table's state.
+        files: The table's folder.
+        versions_min: How many of the last states are kept.
+        versions_age: States that were the newest within this time are kept too.
+
+    Raises:
+        ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
+        StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
+    """
+    now = store.time()
+    before = now - age
+    found: list[ObjectInfo] = []
+    failures: dict[str, str] = {}
+    listing = files.listing(_DATA)
+    while batch := {info.key: info for info in islice(listing, _LISTED_AT_ONCE)}:
+        stored = [(info.key, info.modified) for info in batch.values()]
+        names = [*orphans_of(store.refresh(), stored, before)]
+        if delete and names:
+            store.commit(SweepOrphans(before=before + _SLACK))
+            names = [*orphans_of(store.refresh(), stored, before)]
+        found += [batch[name] for name in names]
+        if delete:
+            failures |= delete_groups({name: [name] for name in names}, files)
+            for name in names:
+                _LOG.info("deleted %s, which no commit names", name)
+    limits = SweepLimits(
+        versions_min=versions_min, kept_since=now - versions_age, orphans_before=before
+    )
+    states = store.sweep(limits, delete=delete)
+    return SweepResult(
+        orphans=(*found, *states.objects),
+        deleted=delete,
+        failures={**failures, **states.failures},
+    )

@@ -6,67 +6,25 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
-from sleeper.engine.read_leaves import TableReader, open_table_reader
+from sleeper.engine.read_leaves import open_table_reader
 from sleeper.engine.rows import Rows
-from sleeper.errors import SleeperError, StorageFailed, TableNotFound
-from sleeper.language.late_imports import late_imports
+from sleeper.errors import SleeperError
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord
-from sleeper.ports.objects import Objects
 from sleeper.state.own_changes import LooksTogether, OwnChanges
-from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.tables.instance_context import InstanceContext
-from sleeper.tables.state_stores import delete_states, store_of
-
-with late_imports():
-    from sleeper.state import added_files
-    from sleeper.tables import delete
+from sleeper.tables.open_table import OpenTable, existing_record
+from sleeper.tables.state_stores import store_of
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedTable:
-    """The objects that one process has open for a table, for one version of its record.
-
-    Attributes:
-        pid: The process; a forked child opens its own.
-        record: The version of the table's record.
-        properties: The record's properties.
-        files: The table's folder.
-        store: The table's state.
-        reader: The readers, which all reads share: page indexes, query engine, processing.
-        open_reader: Opens another `reader`; may be pickled for another process.
-        max_age_s: How old an answer may be, if a query does not say it.
-        looks: Looks for newer commits, which threads share.
-    """
-
-    pid: int
-    record: TableRecord
-    properties: TableProperties
-    files: Objects
-    store: StateStore
-    reader: TableReader
-    open_reader: Callable[[], TableReader]
-    max_age_s: float
-    looks: LooksTogether[tuple[OpenedTable, TableState]]
-
-    def sweep_guard(self) -> added_files.SweepGuard:
-        """Return the guard that checks files of a job that begins now, before their commit."""
-        return added_files.SweepGuard(
-            files=self.files,
-            started=self.store.time(),
-            orphan_age=timedelta(minutes=self.properties.gc.orphan_age_minutes),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +37,7 @@ class _Look:
         changes: The last changes of this process when it began.
     """
 
-    opened: OpenedTable
+    opened: OpenTable
     begun_s: float
     changes: tuple[int, int]
 
@@ -90,7 +48,8 @@ class TableHandle:
     def __init__(self, record: TableRecord, context: InstanceContext) -> None:
         self._context = context
         self._record = record
-        self._opened: OpenedTable | None = None
+        self._is_remote = context.objects.is_remote
+        self._opened: OpenTable | None = None
         self._own_changes = (
             OwnChanges(context.url),
             OwnChanges(context.url, record.table_id),
@@ -140,30 +99,24 @@ class TableHandle:
         """Read new commits, and return the table's transaction number."""
         return self.state().number
 
-    def _current(self) -> OpenedTable:
+    def _current(self) -> OpenTable:
         """Return the open objects for the newest record in the index.
 
         Every public method calls it first, so that none uses outdated properties.
 
         Raises:
-            TableNotFound: the table was deleted; without this check its log would look empty.
+            TableNotFound: the table was deleted.
         """
-        record = self._context.index.by_id(self.table_id)
-        if record is None:
-            raise TableNotFound(
-                f"table {self.name!r} ({self.table_id}) was deleted, with all its rows; "
-                "open another table, or create it again"
-            )
-        return self._adopt(record)
+        return self._adopt(existing_record(self._record, self._context))
 
-    def _newest(self) -> tuple[OpenedTable, TableState]:
+    def _newest(self) -> tuple[OpenTable, TableState]:
         """Return the open objects, and the state after every commit so far.
 
         Where storage is remote, the looks for a newer record and for a newer state are made at
         once.
         """
-        begun_s, changes = self._context.ticks_s(), self._last_changes()
-        if not self._context.objects.is_remote:
+        begun_s, changes = self._context.clock.ticks_s(), self._last_changes()
+        if not self._is_remote:
             opened = self._current()
             state = opened.store.refresh()
         else:
@@ -181,7 +134,7 @@ class TableHandle:
         return opened, state
 
     def _answered(
-        self, answer: Callable[[OpenedTable, TableState], Rows], max_age_s: float | None
+        self, answer: Callable[[OpenTable, TableState], Rows], max_age_s: float | None
     ) -> Rows:
         """Return the answer from the newest state, or from one that is young enough.
 
@@ -197,7 +150,7 @@ class TableHandle:
         if known is None:
             return answer(*self._newest())
         is_young = self._is_young(known[0], max_age_s)
-        if not is_young and not self._context.objects.is_remote:
+        if not is_young and not self._is_remote:
             return answer(*self._newest())
         newest = self._newest
         if not is_young:
@@ -226,7 +179,7 @@ class TableHandle:
         self._beginning = self._context.objects.beside(store.begin)
         return self
 
-    def _known(self) -> tuple[OpenedTable, TableState] | None:
+    def _known(self) -> tuple[OpenTable, TableState] | None:
         """Return what this process has open and cached for the table, without a look."""
         if (beginning := self._beginning) is not None:
             self._beginning = None
@@ -240,19 +193,21 @@ class TableHandle:
         state = opened.store.known()
         return None if state is None else (opened, state)
 
-    def _is_young(self, opened: OpenedTable, max_age_s: float | None) -> bool:
+    def _is_young(self, opened: OpenTable, max_age_s: float | None) -> bool:
         """Return whether the last look was recent, and before no change by this process."""
-        age_s, looked = opened.max_age_s if max_age_s is None else max_age_s, self._looked
+        if (age_s := max_age_s) is None:
+            age_s = opened.properties.statestore.transaction_check_ms / 1000
+        looked = self._looked
         if not age_s or looked is None or looked.opened is not opened:
             return False
-        passed_s = self._context.ticks_s() - looked.begun_s
+        passed_s = self._context.clock.ticks_s() - looked.begun_s
         return 0 <= passed_s <= age_s and looked.changes == self._last_changes()
 
     def _last_changes(self) -> tuple[int, int]:
         of_index, of_table = self._own_changes
         return of_index.last(), of_table.last()
 
-    def _adopt(self, record: TableRecord) -> OpenedTable:
+    def _adopt(self, record: TableRecord) -> OpenTable:
         """Use a new record. Objects that depend on changed properties are opened again."""
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
@@ -260,12 +215,12 @@ class TableHandle:
         elif opened.record.properties != record.properties:
             opened = self._open(record, before=opened)
         elif opened.record != record:
-            opened = replace(opened, record=record)
+            opened = replace(opened, record=record, name=record.name)
         # Threads may adopt concurrently: each uses its own result.
         self._record, self._properties, self._opened = record, opened.properties, opened
         return opened
 
-    def _open(self, record: TableRecord, before: OpenedTable | None = None) -> OpenedTable:
+    def _open(self, record: TableRecord, before: OpenTable | None = None) -> OpenTable:
         properties = TableProperties(record.properties, self._context.properties)
         files = self._context.objects.under(record.table_id)
         open_reader = partial(
@@ -280,32 +235,20 @@ class TableHandle:
             store = before.store
         else:
             store = store_of(record, self._context)
-        return OpenedTable(
+        return OpenTable(
             pid=os.getpid(),
             record=record,
+            name=record.name,
+            schema=self.schema,
+            arrow_schema=self._arrow_schema,
             properties=properties,
             files=files,
             store=store,
             reader=open_reader(),
             open_reader=open_reader,
-            max_age_s=properties.statestore.transaction_check_ms / 1000,
             looks=LooksTogether(),
+            context=self._context,
         )
-
-    def _undo_commit_if_deleted(self) -> None:
-        """Undo a commit to a table that was deleted while it was made."""
-        try:
-            self._current()
-        except StorageFailed as failure:  # the commit was made and must not be reported as failed
-            _log.warning("whether table %s still exists is unknown: %s", self.name, failure)
-            return
-        except TableNotFound:
-            try:
-                delete_states(self._record, self._context)
-                delete.delete_objects(self.table_id, self._context.objects)
-            except StorageFailed as failure:
-                _log.warning("files of deleted table %s are left behind: %s", self.name, failure)
-            raise
 
     def close(self) -> None:
         """Close open objects. The next use opens them again."""
@@ -325,7 +268,7 @@ class TableHandle:
         return f"<Table {self.name!r} ({self.table_id}) of {self._context.url}>"
 
 
-def _are_same(known: tuple[OpenedTable, TableState], now: tuple[OpenedTable, TableState]) -> bool:
+def _are_same(known: tuple[OpenTable, TableState], now: tuple[OpenTable, TableState]) -> bool:
     """Return whether an answer from what was known is the answer from what is there now."""
     (before, before_state), (opened, state) = known, now
     return (

@@ -1,37 +1,39 @@
-"""Standard ingest: adds rows to a table in one commit, in bounded memory.
+"""Ingest: adds rows to a table in one commit, in bounded memory.
 
-It reads, checks and sorts rows, cuts them at leaf boundaries, writes files and commits. All files
-of a job become visible in one transaction that contains the job's id, so a job that runs twice
-changes nothing the second time (rules ING-1, ING-2, ING-5, ING-6 and ING-8).
+    1. a job that was committed before is answered from the state; no input is read
+    2. the input is opened, and its columns are compared with the schema
+    3. rows are checked and sorted, cut at leaf boundaries, and written to data files
+    4. all files become visible in one transaction, which contains the job's id, so a job that runs
+       twice changes nothing the second time; if it is refused, the files are deleted
+
+Rules ING-1, ING-2, ING-5, ING-6 and ING-8.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
 from sleeper.engine.sorting.sort import SortSettings
-from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.data_file import write_settings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
-from sleeper.errors import StorageFailed
+from sleeper.errors import BadRequest, StorageFailed
 from sleeper.model.files import FileReference
-from sleeper.model.processing import Processing
-from sleeper.model.schema import Schema
 from sleeper.notebook_html import NotebookHtml
-from sleeper.ports.ids import NewId, given_job_id
-from sleeper.ports.objects import InputStore, Objects
+from sleeper.ports.ids import given_job_id
 from sleeper.state.added_files import SweepGuard, add_files, request_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
+from sleeper.tables.open_table import OpenTable
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ class IngestResult(NotebookHtml):
         transaction: The table's transaction number after the ingest.
         job_id: The job's id, given or made.
         already_committed: True if this job was committed before: nothing was added.
+        is_committed: False when the commit was sent to a committer: `transaction` does not have it.
         took_s: Seconds from the call to the commit.
     """
 
@@ -63,90 +66,45 @@ class IngestResult(NotebookHtml):
     took_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestSettings:
-    """Settings of an ingest, from the table's properties.
-
-    Attributes:
-        file_writing: How rows are divided into files: the table's property
-            `ingest.file.writing.strategy` (rules ING-5, ING-6).
-        sort: Memory and temp folder of the sort.
-        write: Settings of data files.
-        processing: The table's filters and aggregations.
-        job_id_kept: How long a job id is remembered.
-        orphan_age: The age from which on a sweep deletes files that no transaction names.
-    """
-
-    file_writing: str
-    sort: SortSettings
-    write: WriteSettings
-    processing: Processing
-    job_id_kept: timedelta
-    orphan_age: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestRequest:
-    """The options of one ingest.
-
-    Attributes:
-        job_id: Identifies the job, so that it is committed once; made if None or blank.
-        ignore_extra_columns: True to drop columns that the table does not have.
-        set_aside: Parquet file for rows with a null key; None refuses such input.
-        progress: Called after each batch with the rows read so far, and their total if known.
-        send_commit: Sends the transaction to a committer; None commits it here.
-    """
-
-    job_id: str | None = None
-    ignore_extra_columns: bool = False
-    set_aside: Path | None = None
-    progress: Callable[[int, int | None], None] = lambda done, total: None
-    send_commit: Callable[[AddFiles], None] | None = None
-
-
 def ingest(
+    table: OpenTable,
     data: object,
-    request: IngestRequest,
-    settings: IngestSettings,
+    job_id: str | None = None,
     *,
-    store: StateStore,
-    files: Objects,
-    schema: Schema,
-    now: Callable[[], datetime],
-    new_id: NewId,
-    remote: InputStore | None = None,
+    ignore_extra_columns: bool = False,
+    set_aside: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int | None], None] = lambda done, total: None,
+    send_commit: Callable[[AddFiles], None] | None = None,
     state: TableState | None = None,
 ) -> IngestResult:
-    """Add all rows of `data` to a table in one commit; `remote` reads input by URL.
-
-    Of a job that was committed before no input is read. `state` is what the caller has looked up.
-
-    Raises:
-        InputRefused, AlreadyExists: the input does not fit, or the file `set_aside` exists.
-        CommitRefused, CommitContended, ClockTooFarAhead: the table is unchanged.
-        CommitUnknown: storage gave no answer; run again with the job id that the error names.
-        StorageFailed: the table is unchanged; written files were deleted if possible.
-    """
-    started = now()
+    """Add all rows of `data` in one commit (`Table.ingest`); `state` is the newest known one."""
+    rows_aside = path_aside(set_aside)
+    clock, store = table.context.clock, table.store
+    started = clock.now()
     state = state or store.refresh()
-    given_id = given_job_id(request.job_id)
+    given_id = given_job_id(job_id)
     if given_id is not None and (done := state.jobs.find(given_id)) is not None:
         return _done_before(given_id, done)
-    arrow_schema = to_arrow(schema)
-    source = open_source(data, arrow_schema, remote)
-    source.check(ignore_extra_columns=request.ignore_extra_columns)
-    guard = SweepGuard(files=files, started=store.time(), orphan_age=settings.orphan_age)
+    source = open_source(data, table.arrow_schema, table.context.inputs)
+    source.check(ignore_extra_columns=ignore_extra_columns)
+    guard = table.sweep_guard()
     intake = ValidatedInput(
         source,
-        schema,
-        arrow_schema,
-        ignore_extra_columns=request.ignore_extra_columns,
-        set_aside=None if request.set_aside is None else SetAside(request.set_aside),
-        progress=request.progress,
+        table.schema,
+        table.arrow_schema,
+        ignore_extra_columns=ignore_extra_columns,
+        set_aside=None if rows_aside is None else SetAside(rows_aside),
+        progress=progress,
     )
-    leaf_files = LeafFiles(files, schema, arrow_schema, settings.write, new_id)
+    leaf_files = LeafFiles(
+        table.files,
+        table.schema,
+        table.arrow_schema,
+        write_settings(table.properties.parquet),
+        table.context.new_id,
+    )
     try:
-        _write(intake, leaf_files, state, schema, settings, started)
+        _write(intake, leaf_files, table, state, started)
         intake.finish()
     except BaseException:
         intake.abandon()
@@ -158,34 +116,49 @@ def ingest(
         rows_set_aside=intake.rows_set_aside,
         files=tuple(leaf_files.references),
         transaction=state.number,
-        job_id=given_id or new_id(),
+        job_id=given_id or table.context.new_id(),
     )
     if result.files or given_id is not None:
-        keep_until = store.time() + settings.job_id_kept
-        result = _commit(result, store, leaf_files, intake, guard, keep_until, request.send_commit)
-    return replace(result, took_s=(now() - started).total_seconds())
+        keep_until = store.time() + table.job_id_kept()
+        result = _commit(result, store, leaf_files, intake, guard, keep_until, send_commit)
+    result = replace(result, took_s=(clock.now() - started).total_seconds())
+    table.undo_commit_if_deleted()
+    return result
+
+
+def path_aside(set_aside: object) -> Path | None:
+    """Check `set_aside` and return it as a path; None if such rows are refused.
+
+    Raises:
+        BadRequest: it is not a path.
+    """
+    if set_aside is None:
+        return None
+    if not isinstance(set_aside, str | os.PathLike) or not os.fspath(set_aside):
+        raise BadRequest(f"set_aside must be the path of a new file, not {set_aside!r}")
+    return Path(set_aside)
 
 
 def _write(
     intake: ValidatedInput,
     leaf_files: LeafFiles,
+    table: OpenTable,
     state: TableState,
-    schema: Schema,
-    settings: IngestSettings,
     started: datetime,
 ) -> None:
     """Write the valid rows, sorted, to files of their leaves."""
+    properties = table.properties.ingest
     groups = sorted_groups(
         intake.batches(),
         state.tree.leaf_groups(),
-        schema,
-        to_arrow(schema),
-        settings.processing,
-        settings.sort,
+        table.schema,
+        table.arrow_schema,
+        table.reader.processing,
+        SortSettings(memory_bytes=properties.memory_bytes, temp_folder=table.context.temp_folder),
         now_ms=int(started.timestamp() * 1000),
     )
     with closing(groups):
-        leaf_files.write(settings.file_writing, state.tree.root_id, groups)
+        leaf_files.write(properties.file_writing_strategy, state.tree.root_id, groups)
 
 
 def _commit(

@@ -11,7 +11,7 @@ Killed before step 3, the table is where it was. Killed after it, the next run b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from logging import getLogger
 from typing import Final
@@ -30,12 +30,14 @@ from sleeper.model.known_properties.state_store import state_store_named
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import StateMove, TableRecord
 from sleeper.notebook_html import NotebookHtml
-from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.difference import differing_attributes
 from sleeper.state.stores.moves import MoveNotes, StatePlace
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
+from sleeper.tables.change import switch_state_store
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.state_stores import store_at
 
 _LOG = getLogger(__name__)
 _ATTEMPTS: Final = 3
@@ -63,56 +65,15 @@ class MigrationResult(NotebookHtml):
         return self.moved_from != self.state_store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatePlaces:
-    """The places where the state of one table may be.
-
-    Attributes:
-        record: Returns the newest record of the table; None if it was deleted.
-        open_store: Opens the state store in a place anew.
-        begin_store: Opens the state store in the place of a move that is being made.
-        switch: Says in the table's record that the state is in the place of a move, if it says that
-            it is in the first place; returns the record.
-        notes: The notes of moves of the table's state.
-        new_id: Makes random ids.
-    """
-
-    record: Callable[[], TableRecord | None]
-    open_store: Callable[[StatePlace], StateStore]
-    begin_store: Callable[[StatePlace], StateStore]
-    switch: Callable[[StatePlace, StateMove], TableRecord]
-    notes: MoveNotes
-    new_id: NewId
-
-    def clear(self, move: StateMove) -> None:
-        """Delete what is in the place of an attempt, then its note. It may be repeated.
-
-        Raises:
-            StorageFailed: a part is left, and the note.
-        """
-        self.begin_store(StatePlace(move.class_name, move)).delete()
-        files = self.notes.files
-        files.delete([each.key for each in files.listing(f"{paths.moved_state(move.move_id)}/")])
-        self.notes.remove(move)
-        _LOG.info("deleted what attempt %s to move a table's state has left", move.move_id)
+def migrate_state(table: OpenTable, to: str) -> MigrationResult:
+    """Move the state of a table to another state store, or complete an interrupted move."""
+    try:
+        return _migrate(_StatePlaces(table), to)
+    finally:
+        table.undo_commit_if_deleted()
 
 
-def migrate_state(to: str, *, places: StatePlaces) -> MigrationResult:
-    """Move the state of a table to another state store, or complete an interrupted move.
-
-    Args:
-        to: The class name of the state store.
-        places: Where the state may be.
-
-    Raises:
-        BadRequest: there is no such state store.
-        CommitContended: others wrote to the table in every attempt. Nothing was changed.
-        TableChanged: an interrupted move to a third store must be completed first.
-        CommitUnknown: run it again, which completes the move or begins anew.
-        DataDamaged: the copy is not what was written. The table is as it was.
-        StorageFailed: the table is as it was, or the next run completes the move.
-        TableNotFound: the table was deleted.
-    """
+def _migrate(places: _StatePlaces, to: str) -> MigrationResult:
     wanted = state_store_named(to)
     first: StatePlace | None = None
     was_interrupted, attempts = False, 0
@@ -156,7 +117,7 @@ def _place_of(record: TableRecord | None) -> StatePlace:
 
 
 def _attempt(
-    state: TableState, source: StatePlace, old: StateStore, wanted: str, places: StatePlaces
+    state: TableState, source: StatePlace, old: StateStore, wanted: str, places: _StatePlaces
 ) -> StateMove | None:
     """Copy a state and seal the old store; None if others committed to that meanwhile."""
     move = StateMove(wanted, state.number + 1, places.new_id()[:8])
@@ -184,7 +145,7 @@ def _attempt(
     return move
 
 
-def _copy(state: TableState, move: StateMove, places: StatePlaces) -> None:
+def _copy(state: TableState, move: StateMove, places: _StatePlaces) -> None:
     """Write a state to a new place, read it back, and compare.
 
     Raises:
@@ -209,7 +170,7 @@ def _copy(state: TableState, move: StateMove, places: StatePlaces) -> None:
 
 
 def _check_interrupted(
-    move: StateMove, wanted: str, sealed: TableState, places: StatePlaces
+    move: StateMove, wanted: str, sealed: TableState, places: _StatePlaces
 ) -> None:
     """Check that an interrupted move goes where it should, and that the copy is there."""
     if move.class_name != wanted:
@@ -230,7 +191,7 @@ def _check_interrupted(
 
 
 def _switch(
-    source: StatePlace, move: StateMove, noted: Collection[StateMove], places: StatePlaces
+    source: StatePlace, move: StateMove, noted: Collection[StateMove], places: _StatePlaces
 ) -> None:
     """Make the table use the new store, and delete what other attempts have left."""
     now = _place_of(places.switch(source, move))
@@ -243,7 +204,7 @@ def _switch(
         _LOG.warning("something is left of interrupted moves of a table's state: %s", failure)
 
 
-def _clear_others(move: StateMove, noted: Collection[StateMove], places: StatePlaces) -> None:
+def _clear_others(move: StateMove, noted: Collection[StateMove], places: _StatePlaces) -> None:
     """Delete the places of attempts that were noted before this one, and have not succeeded."""
     sources = places.notes.all()
     been_in: set[StateMove] = set()
@@ -258,9 +219,55 @@ def _clear_others(move: StateMove, noted: Collection[StateMove], places: StatePl
             places.clear(each)
 
 
-def _give_up(move: StateMove, places: StatePlaces) -> None:
+def _give_up(move: StateMove, places: _StatePlaces) -> None:
     """Delete the copy that an attempt has made, which nothing names."""
     try:
         places.clear(move)
     except SleeperError as failure:
         _LOG.warning("what was written for move %s is left behind: %s", move.move_id, failure)
+
+
+class _StatePlaces:
+    """The places where the state of one table may be.
+
+    Attributes:
+        notes: The notes of moves of the table's state.
+        new_id: Makes random ids.
+    """
+
+    def __init__(self, table: OpenTable) -> None:
+        self._table = table
+        self._index = table.context.index
+        self.notes = MoveNotes(table.files)
+        self.new_id = table.context.new_id
+
+    def record(self) -> TableRecord | None:
+        """Return the newest record of the table; None if it was deleted."""
+        return self._index.by_id(self._table.record.table_id)
+
+    def open_store(self, place: StatePlace) -> StateStore:
+        """Open the state store in a place anew."""
+        return store_at(self._table.record, self._table.context, place)
+
+    def begin_store(self, place: StatePlace) -> StateStore:
+        """Open the state store in the place of a move that is being made."""
+        return store_at(self._table.record, self._table.context, place, is_new=True)
+
+    def switch(self, before: StatePlace, move: StateMove) -> TableRecord:
+        """Say in the table's record that the state is in the place of a move.
+
+        Only if it says that it is in the first place; returns the record.
+        """
+        return switch_state_store(self._table.record.table_id, before, move, index=self._index)
+
+    def clear(self, move: StateMove) -> None:
+        """Delete what is in the place of an attempt, then its note. It may be repeated.
+
+        Raises:
+            StorageFailed: a part is left, and the note.
+        """
+        self.begin_store(StatePlace(move.class_name, move)).delete()
+        files = self.notes.files
+        files.delete([each.key for each in files.listing(f"{paths.moved_state(move.move_id)}/")])
+        self.notes.remove(move)
+        _LOG.info("deleted what attempt %s to move a table's state has left", move.move_id)

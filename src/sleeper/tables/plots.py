@@ -1,48 +1,41 @@
-"""`Table.plot_tree`, `plot_files` and `plot_history`, and what notebooks show for a table."""
+"""Pictures of a table: its partition tree, its leaves, its history; and its view in notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sleeper.model.schema import Schema
 from sleeper.pictures.charts import HistoryPoint, LeafAmounts, files_picture, history_picture
 from sleeper.pictures.markup import Markup, counted, element, facts, joined
 from sleeper.pictures.svg import Svg
 from sleeper.pictures.tree import region_text, tree_picture
 from sleeper.pictures.views import VIEW_STYLE, schema_grid
 from sleeper.state.table_state import TableState
-from sleeper.tables.handle import TableHandle
-from sleeper.tables.history import HistoryEntry
-from sleeper.tables.history_methods import history
+from sleeper.tables.history import HistoryEntry, history
+from sleeper.tables.open_table import OpenTable
 
 
-def plot_tree(self: TableHandle) -> Svg:
-    """Return a picture of the partition tree: splits, leaves, their rows and files."""
-    state = self.state()
-    title = f"Partitions of {self.name}, transaction {state.number:,}"
-    return tree_picture(state.tree, state.files.totals(), self.schema, title=title)
+def plot_tree(table: OpenTable) -> Svg:
+    """Return a picture of the partition tree (`Table.plot_tree`)."""
+    state = table.store.refresh()
+    title = f"Partitions of {table.name}, transaction {state.number:,}"
+    return tree_picture(state.tree, state.files.totals(), table.schema, title=title)
 
 
-def plot_files(self: TableHandle) -> Svg:
-    """Return a picture of how many files and rows each leaf has, in key order."""
-    state = self.state()
+def plot_files(table: OpenTable) -> Svg:
+    """Return a picture of the leaves, in key order (`Table.plot_files`)."""
+    state = table.store.refresh()
     return files_picture(
-        leaf_amounts(self, state),
-        title=f"Leaves of {self.name}, transaction {state.number:,}",
-        split_rows=self.properties.splitting.threshold_rows,
+        leaf_amounts(table.schema, state),
+        title=f"Leaves of {table.name}, transaction {state.number:,}",
+        split_rows=table.properties.splitting.threshold_rows,
     )
 
 
-def plot_history(self: TableHandle, limit: int | None = 500) -> Svg:
-    """Return a picture of the last transactions over time, and of the rows that they added.
-
-    Args:
-        limit: The number of transactions; None for all. The log is read for them.
-
-    Raises:
-        BadRequest: the table's state store keeps no log.
-    """
-    points = history_points(history(self, limit))
-    return history_picture(points, title=f"History of {self.name}")
+def plot_history(table: OpenTable, limit: int | None) -> Svg:
+    """Return a picture of the last transactions over time (`Table.plot_history`)."""
+    points = history_points(history(table, limit))
+    return history_picture(points, title=f"History of {table.name}")
 
 
 def history_points(entries: Sequence[HistoryEntry]) -> list[HistoryPoint]:
@@ -58,7 +51,7 @@ def history_points(entries: Sequence[HistoryEntry]) -> list[HistoryPoint]:
     ]
 
 
-def leaf_amounts(self: TableHandle, state: TableState) -> list[LeafAmounts]:
+def leaf_amounts(schema: Schema, state: TableState) -> list[LeafAmounts]:
     """Return the files and rows of each leaf, in key order."""
     totals = state.files.totals()
     amounts = []
@@ -66,7 +59,7 @@ def leaf_amounts(self: TableHandle, state: TableState) -> list[LeafAmounts]:
         total = totals.get(leaf.partition_id)
         amounts.append(
             LeafAmounts(
-                keys=region_text(leaf, self.schema),
+                keys=region_text(leaf, schema),
                 files=total.references if total else 0,
                 rows=total.rows if total else 0,
             )
@@ -74,21 +67,21 @@ def leaf_amounts(self: TableHandle, state: TableState) -> list[LeafAmounts]:
     return amounts
 
 
-def table_html(self: TableHandle) -> str:
+def table_html(table: OpenTable) -> str:
     """Return what notebooks show for a table: its counts and its fields."""
-    state = self.state()
+    state = table.store.refresh()
     totals = state.files.totals().values()
     rows = sum(total.rows for total in totals)
     estimated = any(total.estimated for total in totals)
     shown = [
-        ("table", self.name),
-        ("id", self.table_id),
+        ("table", table.name),
+        ("id", table.record.table_id),
         ("rows", f"{'about ' if estimated else ''}{rows:,}"),
         ("files", f"{state.files.file_count:,}"),
         ("leaves", counted(state.tree.leaf_count, "leaf", "leaves")),
         ("transaction", f"{state.number:,}"),
-        ("maintenance", "online" if self.online else "offline"),
+        ("maintenance", "online" if table.record.online else "offline"),
     ]
     hint = element("p", "table.plot_tree() draws its partitions, table.query() reads rows.")
-    body: list[Markup] = [VIEW_STYLE, facts(shown), schema_grid(self.schema), hint]
+    body: list[Markup] = [VIEW_STYLE, facts(shown), schema_grid(table.schema), hint]
     return element("div", joined(body), class_="sleeper-view")

@@ -1,4 +1,7 @@
-"""Moves references of split partitions down to the leaves (rules CMP-2, STS-6)."""
+"""Moves references of split partitions down to the leaves (rules CMP-2, STS-6).
+
+Compactions, splits and merges begin with it, because they count the rows and files of leaves.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,11 @@ from sleeper.engine.writing.sketch import Sketches
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference
-from sleeper.model.schema import Schema
-from sleeper.ports.objects import Objects
 from sleeper.state.plans.push_down import PushDownPlan, plan_push_down
-from sleeper.state.state_store import StateStore, commit_planned
+from sleeper.state.state_store import commit_planned
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import SplitFileReferences
+from sleeper.tables.open_table import OpenTable
 
 _REFERENCES_MAX = 20_000
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +40,7 @@ class PushDownResult:
     transaction: int
 
 
-def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -> PushDownResult:
+def push_down_references(table: OpenTable) -> PushDownResult:
     """Move references down, in commits of about 20,000 new references each.
 
     A store that takes fewer changes at once gets more commits: a reference to very many leaves is
@@ -52,7 +54,7 @@ def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -
             again.
         CommitUnknown, StorageFailed: try again; no reference is moved twice.
     """
-    sketches_of = partial(_sketches_of, files, schema)
+    store, sketches_of = table.store, partial(_sketches_of, table)
 
     def plan(state: TableState) -> tuple[PushDownPlan, SplitFileReferences | None]:
         planned = plan_push_down(
@@ -70,9 +72,9 @@ def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -
     return PushDownResult(moved=moved, made=made, transaction=after.number)
 
 
-def pushed_down(state: TableState, *, files: Objects, schema: Schema) -> TableState:
+def pushed_down(table: OpenTable, state: TableState) -> TableState:
     """Return the state as `push_down_references` would leave it; nothing is committed."""
-    sketches_of = partial(_sketches_of, files, schema)
+    sketches_of = partial(_sketches_of, table)
     more = True
     while more:
         planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
@@ -81,9 +83,9 @@ def pushed_down(state: TableState, *, files: Objects, schema: Schema) -> TableSt
     return state
 
 
-def _sketches_of(files: Objects, schema: Schema, reference: FileReference) -> Sketches | None:
+def _sketches_of(table: OpenTable, reference: FileReference) -> Sketches | None:
     try:
-        return read_stored_sketch(files, reference, schema)
+        return read_stored_sketch(table.files, reference, table.schema)
     except DataDamaged as damage:
         name = reference.filename
         _log.warning("the rows of %s on each leaf are estimated by halving: %s", name, damage)

@@ -1,259 +1,120 @@
-"""Runs queries on one state of a table.
+"""Queries of one table: what is asked for, and its rows in one state.
 
-Exact keys go to the look-up reader, ranges to DataFusion; both read only pages that can contain
-requested rows. Where storage is remote, the reads of several leaves are made at once. Rows are in
-key order over the whole result, unless the caller asks for any order (rules QRY-1 to QRY-6,
-QRY-21).
+1. `checked_query` checks what a caller asks for, before anything is read
+2. the table's handle finds a state: the newest, one that is young enough, or an old version
+3. `Query.rows` reads that state: complete keys by look-up, ranges by scan (`read_rows`), and
+   a condition by the SQL engine (`sql`)
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
-from typing import Final
+from typing import Any
 
-import pyarrow as pa
-
-from sleeper.engine.read_leaves import (
-    TableReader,
-    columns_to_read,
-    count_rows_of_files,
-    read_leaves,
-    read_leaves_unordered,
-)
 from sleeper.engine.rows import Rows
-from sleeper.language.late_imports import late_imports
-from sleeper.lookup.key_batch import key_batch, key_rows, merge_small, one_key_batch
-from sleeper.model.keys import Key
-from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region
-from sleeper.model.ranges import Region
-from sleeper.state.plans.queries import (
-    file_sizes,
-    plan_leaf_queries,
-    plan_lookup,
-    plan_lookups,
-    plan_row_count,
+from sleeper.errors import QueryInvalid
+from sleeper.model.queries import (
+    NOT_GIVEN,
+    NotGiven,
+    RegionRequest,
+    asked_by,
+    asked_regions,
+    checked_limit,
 )
+from sleeper.model.ranges import Region
+from sleeper.model.schema import Schema
 from sleeper.state.table_state import TableState
-
-with late_imports():
-    from sleeper.engine.processing import aggregations, process
-
-_FILES_AHEAD: Final = 32
-_KEYS_AHEAD: Final = 1_000
-"""Leaves of many keys are begun while those before them are read, up to so many files and keys. A
-look-up needs up to 8 MiB for pages of a file; more keys than these keep a processor busy."""
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.read_rows import query_key, query_keys, query_regions
 
 
-def query_key(
-    reading: TableReader, state: TableState, key: object, columns: Sequence[str] | None, now_ms: int
-) -> Rows:
-    """Return the rows of one row key, or of a prefix of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The rows that one query asks for. `rows` may be called for several states.
 
-    Raises:
-        QueryInvalid: the key or the columns do not fit the schema.
-        DataDamaged: a file of the table is missing or wrong.
-        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
+    Attributes:
+        key: A row key, or a prefix of one; or
+        keys: complete row keys; or
+        regions: where rows are read.
+        where: A condition in SQL on rows of `keys` or `regions`.
+        limit: The most rows to return.
+        columns: The columns to return, in this order; None for all.
+        ordered: False for rows of regions in any order.
     """
-    exact = exact_key(reading.schema, key)
-    if exact is None:
-        return query_regions(reading, state, [key_region(reading.schema, key)], columns, now_ms)
-    keys = one_key_batch(exact, reading.arrow_schema)
-    view = _View.of(reading, columns, now_ms)
-    leaf = plan_lookup(state, exact)
-    _note_sizes(reading, state, leaf)
-    found = view.processed(view.found(leaf, keys))
-    return Rows.from_table(view.shown(found), transaction=state.number)
 
+    key: object = NOT_GIVEN
+    keys: Sequence[object] | None = None
+    regions: Sequence[Region] | None = None
+    where: str | None = None
+    limit: int | None = None
+    columns: Sequence[str] | None = None
+    ordered: bool = True
 
-def query_keys(
-    reading: TableReader,
-    state: TableState,
-    keys: Sequence[object],
-    columns: Sequence[str] | None,
-    now_ms: int,
-) -> Rows:
-    """Return the rows of many row keys, in key order, whatever the order of `keys`.
+    def rows(self, table: OpenTable, state: TableState) -> Rows:
+        """Return the rows in a state of the table.
 
-    `keys` may be an Arrow or NumPy array if the table has one row key field.
+        Raises:
+            QueryInvalid: a key, the condition or the columns do not fit the schema.
+            DataDamaged: a file of the table is missing or wrong.
+        """
+        rows = self._all_rows(table, state)
+        return rows if self.limit is None else rows.limited(self.limit)
 
-    Raises:
-        QueryInvalid: a key or the columns do not fit the schema.
-        DataDamaged: a file of the table is missing or wrong.
-        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
-    """
-    asked = key_batch(keys, reading.schema, reading.arrow_schema)
-    view = _View.of(reading, columns, now_ms)
-    places: list[Key] = key_rows(asked)
+    def _all_rows(self, table: OpenTable, state: TableState) -> Rows:
+        now_ms = table.now_ms()
+        if self.where is not None:
+            from sleeper.tables.sql import TableVersion, query_where
 
-    def begun(group: Sequence[LeafLookup]) -> _Begun:
-        for leaf in group:
-            _note_sizes(reading, state, leaf)
-        keys = [_keys_at(asked, leaf) for leaf in group]
-        return _Begun(
-            sum(len(leaf.filenames) for leaf in group),
-            sum(part.num_rows for part in keys),
-            [view.begin(leaf, part) for leaf, part in zip(group, keys, strict=True)],
+            return query_where(
+                TableVersion(table.name, table.reader, state, now_ms),
+                self.where,
+                regions=self.regions,
+                keys=self.keys,
+                columns=self.columns,
+                ordered=self.ordered,
+            )
+        if self.keys is not None:
+            return query_keys(table.reader, state, self.keys, self.columns, now_ms)
+        if self.regions is None:
+            return query_key(table.reader, state, self.key, self.columns, now_ms)
+        return query_regions(
+            table.reader,
+            state,
+            self.regions,
+            self.columns,
+            now_ms,
+            ordered=self.ordered,
+            rows_max=self.limit,
         )
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for group in _in_turn(map(begun, plan_lookups(state, places))):
-            parts = [view.processed(found()) for found in group.leaves]
-            yield from view.shown(view.merged(parts)).to_batches()
 
-    return Rows(batches(), view.arrow_schema, transaction=state.number)
-
-
-def query_regions(
-    reading: TableReader,
-    state: TableState,
-    regions: Sequence[Region],
-    columns: Sequence[str] | None,
-    now_ms: int,
+def checked_query(
+    schema: Schema,
     *,
-    ordered: bool = True,
-    rows_max: int | None = None,
-) -> Rows:
-    """Return the rows inside any of `regions`, each once, as a stream.
-
-    Rows are in key order, unless `ordered` is False. The pages of the first `rows_max` rows are
-    read before others, for a caller that stops there.
+    key: object,
+    keys: Any,
+    range: RegionRequest | NotGiven,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven,
+    prefix: Mapping[str, str | bytes] | NotGiven,
+    where: str | None,
+    limit: int | None,
+    columns: Sequence[str] | None,
+    ordered: bool,
+) -> Query:
+    """Return the query that arguments of `Table.query` ask for.
 
     Raises:
-        QueryInvalid: the columns do not fit the schema.
-        DataDamaged: a file of the table is missing or wrong; raised while rows are read.
-        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
+        QueryInvalid: they do not fit each other, or the schema.
     """
-    view = _View.of(reading, columns, now_ms)
-
-    def groups() -> list[list[LeafQuery]]:
-        planned = plan_leaf_queries(state, regions)
-        for leaf in chain(*planned):
-            _note_sizes(reading, state, leaf)
-        return planned
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        read = partial(read_leaves, rows_max=rows_max) if ordered else read_leaves_unordered
-        yield from read(reading, groups(), view.columns, now_ms=now_ms)
-
-    def count() -> int:
-        if reading.processing.is_identity:
-            plan = plan_row_count(state, regions)
-            return plan.known_rows + count_rows_of_files(reading, plan.regions_by_file)
-        key = [reading.schema.names[0]]
-        found = read_leaves_unordered(reading, groups(), key, now_ms=now_ms)
-        return sum(batch.num_rows for batch in found)
-
-    def known_count() -> int | None:
-        if not reading.processing.is_identity:
-            return None
-        plan = plan_row_count(state, regions)
-        return None if plan.regions_by_file else plan.known_rows
-
-    return Rows(
-        batches(),
-        view.arrow_schema,
-        transaction=state.number,
-        counter=count,
-        known_count=known_count,
-    )
-
-
-def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | LeafQuery) -> None:
-    """Give the reader the sizes of unopened files, which the state records."""
-    unopened = reading.lookup.unopened(leaf.filenames)
-    if unopened:
-        reading.lookup.note_sizes(file_sizes(state, leaf.leaf_id, unopened))
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """The look-up in a group of leaves, which has begun where storage is remote."""
-
-    files: int
-    keys: int
-    leaves: Sequence[Callable[[], Sequence[pa.Table]]]
-
-
-def _in_turn(groups: Iterator[_Begun]) -> Iterator[_Begun]:
-    """Yield groups in their order; those that follow are begun meanwhile, up to the bounds."""
-    waiting = deque[_Begun]()
-    for group in groups:
-        waiting.append(group)
-        while len(waiting) > 1 and _is_enough(waiting):
-            yield waiting.popleft()
-    yield from waiting
-
-
-def _is_enough(waiting: Sequence[_Begun]) -> bool:
-    files = sum(group.files for group in waiting)
-    return files >= _FILES_AHEAD or sum(group.keys for group in waiting) >= _KEYS_AHEAD
-
-
-def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
-    places = leaf.key_indices
-    if isinstance(places, slice):
-        return asked.slice(places.start, places.stop - places.start)
-    return asked.take(pa.array(places, pa.int64()))
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """The columns of one result: those returned, and those that must be read for them."""
-
-    reading: TableReader
-    columns: list[str]
-    read_columns: list[str]
-    arrow_schema: pa.Schema
-    now_ms: int
-
-    @classmethod
-    def of(cls, reading: TableReader, columns: Sequence[str] | None, now_ms: int) -> _View:
-        shown = [*checked_columns(reading.schema, columns)]
-        if columns is None:
-            stored = [*reading.schema.names]
-            return cls(reading, shown, stored, reading.shown_schema, now_ms)
-        read = columns_to_read(reading, shown)
-        arrow_schema = pa.schema([reading.arrow_schema.field(name) for name in shown])
-        return cls(reading, shown, read, arrow_schema, now_ms)
-
-    def found(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Sequence[pa.Table]:
-        """Return the rows of one leaf's keys, as a table for each of its files."""
-        reading = self.reading
-        return reading.lookup.look_up(leaf.filenames, keys, reading.arrow_schema, self.read_columns)
-
-    def begin(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Callable[[], Sequence[pa.Table]]:
-        """Begin `found` beside this thread, if storage is remote; return what waits for it."""
-        return self.reading.files.beside(partial(self.found, leaf, keys))
-
-    def processed(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of one leaf from all its files, in key order, processed."""
-        reading = self.reading
-        found = self.merged(tables)
-        if reading.processing.is_identity or not found.num_rows:
-            return found
-        batches = process.process(
-            iter(found.to_batches()),
-            reading.processing,
-            reading.schema,
-            now_ms=self.now_ms,
-            overflow=aggregations.Overflow.LIMIT,
-        )
-        return pa.Table.from_batches(batches, found.schema)
-
-    def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Merge several tables in key order. Usually at most one of them has rows."""
-        with_rows = [table for table in tables if table.num_rows]
-        if tables and len(with_rows) < 2:
-            return with_rows[0] if with_rows else tables[0]
-        names = [name for name in self.reading.schema.key_names if name in self.read_columns]
-        schema = self.reading.arrow_schema
-        read = pa.schema([schema.field(name) for name in self.read_columns])
-        return merge_small(with_rows, names, read)
-
-    def shown(self, table: pa.Table) -> pa.Table:
-        """Return the requested columns, in the requested order."""
-        return table if self.columns == self.read_columns else table.select(self.columns)
+    limit = checked_limit(limit)
+    if not isinstance(ordered, bool):
+        raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
+    asked = asked_by(key=key, keys=keys, range=range, regions=regions, prefix=prefix)
+    if asked == "keys":
+        chosen = list(keys) if isinstance(keys, Iterator) else keys
+        return Query(keys=chosen, where=where, limit=limit, columns=columns)
+    if asked == "key" and prefix is NOT_GIVEN and where is None:
+        return Query(key=key, limit=limit, columns=columns)
+    found = asked_regions(schema, range, regions, key=key, prefix=prefix)
+    return Query(regions=found, where=where, limit=limit, columns=columns, ordered=ordered)

@@ -10,41 +10,26 @@ import pyarrow.compute as pc
 from sleeper.errors import CommitTooLarge
 from sleeper.model import paths
 from sleeper.model.partitions import tree_from_split_points
-from sleeper.model.schema import Schema
-from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
-from sleeper.state.state_store import StateStore
 from sleeper.state.stores.commit_sizes import clear_changes
 from sleeper.state.transactions.files import ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
+from sleeper.tables.open_table import OpenTable
 
 
-def reinitialise_table(
-    schema: Schema,
-    *,
-    store: StateStore,
-    files: Objects,
-    new_id: NewId,
-    split_points: Sequence[Any] | None = None,
-) -> int:
+def reinitialise(table: OpenTable, split_points: Sequence[Any] | None) -> int:
     """Remove all rows in one commit, and make new partitions if split points are given.
 
     The ids of committed jobs are removed too, so a job may run again. The table's data files are
     deleted after the commit; files of an ingest that is still running are kept.
 
-    Args:
-        split_points: None keeps the partitions; an empty list makes one root partition.
-
-    Returns:
-        The table's new transaction number.
-
     Raises:
         SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
         CommitTooLarge: the table's state store cannot do it in one commit. Nothing was changed.
     """
+    store, files = table.store, table.files
     transactions: list[Any] = [ClearFiles()]
     if split_points is not None:
-        tree = tree_from_split_points(schema, split_points, new_id=new_id)
+        tree = tree_from_split_points(table.schema, split_points, new_id=table.context.new_id)
         transactions.append(InitialisePartitions(partitions=tuple(tree.partitions.values())))
     before = store.refresh()
     if split_points is not None and store.changes_max is not None:
@@ -56,6 +41,7 @@ def reinitialise_table(
     names = pc.unique(before.files.to_arrow()["filename"]).to_pylist()
     tracked = [name for name in names if paths.is_data_file(name)]
     files.delete([*tracked, *map(paths.sketch_file, tracked)])
+    table.undo_commit_if_deleted()
     return committed.state.number
 
 

@@ -13,6 +13,8 @@ from sleeper.model.partitions import Partition
 from sleeper.model.schema import Schema
 from sleeper.notebook_html import NotebookHtml
 from sleeper.state.table_state import TableState
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.split_and_merge import leaf_sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,13 @@ class FilesReport(NotebookHtml):
     rows_estimated: bool
 
 
-def report_partitions(
+def report_partitions(table: OpenTable) -> list[PartitionReport]:
+    """Describe every partition, and which leaves will be split (`Table.report_partitions`)."""
+    to_split = {each.partition.partition_id for each in leaf_sizes(table) if each.will_be_split}
+    return describe_partitions(table.store.refresh(), table.schema, to_split=to_split)
+
+
+def describe_partitions(
     state: TableState, schema: Schema, *, to_split: Collection[str]
 ) -> list[PartitionReport]:
     """Describe every partition: leaves in key order first, then their parents, the root last.

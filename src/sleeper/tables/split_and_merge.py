@@ -1,4 +1,13 @@
-"""Splits one leaf that is too large, at the median of its keys (rules SPL-1 to SPL-6)."""
+"""Splits leaves that are too large, and merges small ones. No file is moved by either.
+
+    1. references of split partitions are moved down to the leaves (`push_down`)
+    2. a leaf with too many rows is cut in two at the median of its keys, which the sketches of its
+       files tell (rules SPL-1 to SPL-6); its references stay on the parent, and belong to both
+    3. two leaves of one parent with few rows together are merged: their parent becomes a leaf
+       again, up the tree (upstream never merges)
+
+Each split and each merge is one commit.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +18,24 @@ from typing import Any
 
 from sleeper.engine.writing.sketch import Sketches, union
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
-from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
+from sleeper.errors import CommitRefused, DataDamaged, PartitionNotFound, PartitionSplitRefused
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, split_partition
-from sleeper.model.schema import Schema
 from sleeper.notebook_html import NotebookHtml
-from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
-from sleeper.state.plans.splits_and_merges import LeafSize, files_to_sketch, leaf_sizes, split_point
+from sleeper.state.plans.splits_and_merges import (
+    LeafSize,
+    SiblingLeaves,
+    files_to_sketch,
+    merging_threshold,
+    split_point,
+)
+from sleeper.state.plans.splits_and_merges import leaf_sizes as plan_splits
+from sleeper.state.plans.splits_and_merges import small_siblings as plan_merges
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.partitions import SplitPartition
+from sleeper.state.transactions.partitions import MergePartitions, SplitPartition
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.push_down import push_down_references, pushed_down
 
 _log = logging.getLogger(__name__)
 
@@ -45,31 +61,74 @@ class SplitResult(NotebookHtml):
     transaction: int
 
 
-def split_leaf(
-    partition_id: str,
-    *,
-    store: StateStore,
-    files: Objects,
-    schema: Schema,
-    files_max: int,
-    new_id: NewId,
-) -> SplitResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeResult(NotebookHtml):
+    """The result of merging two leaves.
+
+    Attributes:
+        partition_id: Their parent, which is a leaf if they were merged.
+        children: Their ids.
+        row_count: The rows of both, from the counts of their references.
+        reason: Why they were not merged, as a clause; None if they were.
+        transaction: The table's transaction number afterwards.
+    """
+
+    partition_id: str
+    children: tuple[str, ...]
+    row_count: int
+    reason: str | None
+    transaction: int
+
+
+def leaf_sizes(table: OpenTable) -> tuple[LeafSize, ...]:
+    """Return the leaves that have rows, and whether each will be split (`Table.leaf_sizes`).
+
+    The result agrees with `split_partitions`: the sketches of leaves that are too large are read.
+    """
+    state = pushed_down(table, table.store.refresh())
+    sizes = []
+    for size in plan_splits(state, table.properties.splitting.threshold_rows):
+        if not size.too_large:
+            sizes.append(size)
+            continue
+        found = _point(table, state, size.partition)
+        sizes.append(replace(size, obstacle=found if isinstance(found, str) else None))
+    return tuple(sizes)
+
+
+def split_partitions(table: OpenTable) -> tuple[SplitResult, ...]:
+    """Split leaves that are too large (`Table.split_partitions`)."""
+    push_down_references(table)
+    sizes = plan_splits(table.store.state(), table.properties.splitting.threshold_rows)
+    return tuple(
+        _split_leaf(table, size.partition.partition_id) for size in sizes if size.too_large
+    )
+
+
+def small_siblings(table: OpenTable, *, rows_below: int | None) -> tuple[SiblingLeaves, ...]:
+    """Return the pairs that `merge_partitions` would merge first (`Table.small_siblings`)."""
+    threshold = merging_threshold(table.properties.splitting, rows_below)
+    return plan_merges(table.store.refresh(), threshold, table.store.changes_max)
+
+
+def merge_partitions(table: OpenTable, *, rows_below: int | None) -> tuple[MergeResult, ...]:
+    """Merge pairs of small leaves with the same parent (`Table.merge_partitions`)."""
+    threshold = merging_threshold(table.properties.splitting, rows_below)
+    if threshold:
+        push_down_references(table)
+    return _merge_small_leaves(threshold, store=table.store)
+
+
+def _split_leaf(table: OpenTable, partition_id: str) -> SplitResult:
     """Split a leaf into two, in one commit. Its references stay on the parent.
 
     Ingest, compaction and queries continue at the same time: references on the parent belong to
     both halves.
 
-    Args:
-        partition_id: The leaf.
-        store: The table's state.
-        files: The table's folder, where the sketches are.
-        schema: The table's schema.
-        files_max: Maximum number of sketches to read: those of the files with the most rows.
-        new_id: Makes ids of the halves.
-
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again; a leaf is not split twice.
     """
+    store, schema, new_id = table.store, table.schema, table.context.new_id
     state = store.refresh()
     try:
         leaf = state.partition(partition_id)
@@ -77,7 +136,7 @@ def split_leaf(
         return _left(partition_id, state.number, "it is no longer in the tree")
     if not leaf.is_leaf:
         return _left(partition_id, state.number, "it was split meanwhile")
-    found = _point(state, leaf, files, schema, files_max)
+    found = _point(table, state, leaf)
     if isinstance(found, str):
         return _left(partition_id, state.number, found)
     dimension, point = found
@@ -95,36 +154,11 @@ def split_leaf(
     )
 
 
-def sized_leaves(
-    state: TableState, threshold: int, *, files: Objects, schema: Schema, files_max: int
-) -> tuple[LeafSize, ...]:
-    """Return the leaves that have rows, the largest first, with whether each can be split.
-
-    The result agrees with `split_leaf`: the sketches of leaves that are too large are read.
-
-    Args:
-        state: The table, with references pushed down.
-        threshold: The number of rows from which on a leaf is split.
-        files: The table's folder, where the sketches are.
-        schema: The table's schema.
-        files_max: Maximum number of sketches to read: those of the files with the most rows.
-    """
-    sizes = []
-    for size in leaf_sizes(state, threshold):
-        if not size.too_large:
-            sizes.append(size)
-            continue
-        found = _point(state, size.partition, files, schema, files_max)
-        sizes.append(replace(size, obstacle=found if isinstance(found, str) else None))
-    return tuple(sizes)
-
-
-def _point(
-    state: TableState, leaf: Partition, files: Objects, schema: Schema, files_max: int
-) -> tuple[int, Any] | str:
+def _point(table: OpenTable, state: TableState, leaf: Partition) -> tuple[int, Any] | str:
     """Return the dimension and value to split a leaf at, or why it cannot be split."""
+    files_max = table.context.properties.splitting.sketch_files_max
     largest = files_to_sketch(state, leaf.partition_id, files_max)
-    sketches = [sketch for sketch in _sketches(largest, files, schema) if sketch.row_count]
+    sketches = [sketch for sketch in _sketches(table, largest) if sketch.row_count]
     if not sketches:
         return "none of its files has a sketch of any rows"
     return split_point(leaf, union(sketches)) or "too many of its rows have the same key"
@@ -134,15 +168,63 @@ def _left(partition_id: str, transaction: int, reason: str) -> SplitResult:
     return SplitResult(partition_id=partition_id, reason=reason, transaction=transaction)
 
 
-def _sketches(
-    references: tuple[FileReference, ...], files: Objects, schema: Schema
-) -> Iterator[Sketches]:
+def _sketches(table: OpenTable, references: tuple[FileReference, ...]) -> Iterator[Sketches]:
     """Yield the sketches that can be read."""
     for reference in references:
         try:
-            sketches = read_stored_sketch(files, reference, schema)
+            sketches = read_stored_sketch(table.files, reference, table.schema)
         except DataDamaged as damage:
             _log.warning("a sketch is ignored by a split: %s", damage)
         else:
             if sketches is not None:
                 yield sketches
+
+
+def _merge_small_leaves(rows_below: int, *, store: StateStore) -> tuple[MergeResult, ...]:
+    """Merge pairs of leaves with fewer rows than `rows_below`, up the tree; try each pair once.
+
+    Args:
+        rows_below: Two leaves are merged if they have fewer rows together.
+        store: The table's state, with references pushed down.
+
+    Returns:
+        The result of each pair, in the order in which they were tried.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+    """
+    store.refresh()
+    tried: dict[str, MergeResult] = {}
+    more = True
+    while more:
+        pairs = plan_merges(store.state(), rows_below, store.changes_max)
+        new = [pair for pair in pairs if pair.parent.partition_id not in tried]
+        tried |= {pair.parent.partition_id: _merge_leaves(pair, store=store) for pair in new}
+        more = bool(new)
+    return tuple(tried.values())
+
+
+def _merge_leaves(siblings: SiblingLeaves, *, store: StateStore) -> MergeResult:
+    """Merge two leaves, in one commit. The new leaf references their files without changing them.
+
+    Ingests that are running can commit: their references to one of the leaves go to the new leaf.
+    If another process changed the leaves or claimed a file in the meantime, nothing is done.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+    """
+    parent = siblings.parent
+    reason, number = siblings.obstacle, None
+    if reason is None:
+        transaction = MergePartitions(parent_id=parent.partition_id, child_ids=parent.child_ids)
+        try:
+            number = store.commit(transaction).number
+        except CommitRefused as refusal:
+            reason = f"another process changed it: {refusal}"
+    return MergeResult(
+        partition_id=parent.partition_id,
+        children=parent.child_ids,
+        row_count=siblings.row_count,
+        reason=reason,
+        transaction=store.state().number if number is None else number,
+    )

@@ -1,4 +1,12 @@
-"""Reads tables for conditions and statements in SQL: only what conditions on row keys leave."""
+"""SQL about tables, and tables in other engines: only what conditions on row keys leave is read.
+
+    1. a state of the table is given to the SQL engine as a `ScannedTable`
+    2. the engine plans the statement, and asks the table for the rows of a condition
+    3. the condition narrows the regions that are read; complete keys among them are looked up
+
+A statement, a condition of `Table.query`, a LazyFrame of polars and a relation of DuckDB all read
+a table in this way.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement, rows_where
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, chosen_pages
+from sleeper.errors import BadRequest
 from sleeper.model.keys import Key
 from sleeper.model.queries import checked_columns
 from sleeper.model.ranges import Region, whole_region
@@ -19,7 +28,11 @@ from sleeper.model.tables import no_such_table
 from sleeper.state.plans.key_conditions import Condition, narrow, single_keys
 from sleeper.state.plans.queries import filenames_for, plan_leaf_queries
 from sleeper.state.table_state import TableState
-from sleeper.tables.query import query_key, query_keys, query_regions
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.read_rows import query_key, query_keys, query_regions
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    import polars as pl
 
 _FILES_EXPLAINED: Final = 100
 """Pages are counted by the indexes of files: of at most so many files."""
@@ -41,105 +54,87 @@ class TableVersion:
     state: TableState
     now_ms: int
 
-
-def scanned_table(
-    version: TableVersion, *, regions: Sequence[Region] | None = None, ordered: bool = False
-) -> ScannedTable:
-    """Return a state of a table for the SQL engine.
-
-    Args:
-        version: The table and its state.
-        regions: The rows to read, all without them.
-        ordered: True to read rows in key order.
-    """
-    reading = version.reading
-    asked = [whole_region(reading.schema)] if regions is None else regions
-
-    def narrowed(condition: Condition) -> _RegionsRead:
-        found = narrow(asked, condition, reading.schema)
-        # A table's function may return other keys than it was given.
-        is_exact = found.is_exact and reading.processing.function is None
-        return _RegionsRead(version, found.regions, is_exact, ordered)
-
-    return _scanned(version.name, reading, narrowed, may_merge=ordered or _may_merge(reading))
+    @classmethod
+    def newest(cls, table: OpenTable) -> TableVersion:
+        """Return the newest state of a table."""
+        now_ms = table.now_ms()
+        return cls(table.name, table.reader, table.store.refresh(), now_ms)
 
 
-def scanned_lazily(
-    name: str, reading: TableReader, state: Callable[[], TableState], now_ms: int
-) -> ScannedTable:
-    """Return a table whose state is read when a statement needs its rows.
-
-    Args:
-        name: The table's name.
-        reading: The table's readers.
-        state: Reads the state; called once at most.
-        now_ms: The current time in milliseconds since 1970, for filters by age.
-    """
-    known_state = cache(state)
-
-    def narrowed(condition: Condition) -> NarrowedRead:
-        version = TableVersion(name, reading, known_state(), now_ms)
-        return scanned_table(version).narrowed(condition)
-
-    return _scanned(name, reading, narrowed, may_merge=_may_merge(reading))
+def sql(table: OpenTable, state: TableState, statement: str) -> Rows:
+    """Return the rows of a statement about one state of one table (`Table.sql`)."""
+    version = TableVersion(table.name, table.reader, state, table.now_ms())
+    rows = _about_one_table(statement, version).rows()
+    rows.transaction = state.number
+    return rows
 
 
-def _scanned(
-    name: str,
-    reading: TableReader,
-    narrowed: Callable[[Condition], NarrowedRead],
-    *,
-    may_merge: bool,
-) -> ScannedTable:
-    key = reading.schema.names[0]
-    return ScannedTable(name, reading.shown_schema, key, narrowed, may_merge=may_merge)
+def explain_sql(table: OpenTable, statement: str) -> str:
+    """Return the plan of a statement, and what is read of the table (`Table.explain_sql`)."""
+    return _about_one_table(statement, TableVersion.newest(table)).explain()
 
 
-def _may_merge(reading: TableReader) -> bool:
-    processing = reading.processing
-    merges = bool(processing.aggregations) or processing.function is not None
-    return merges or reading.files.is_remote
+def _about_one_table(text: str, version: TableVersion) -> Statement:
+    tables = {version.name: scanned_table(version)}
+    folder = version.reading.temp_folder
+    return planned_statement(text, tables, names=[version.name], temp_folder=folder)
+
+
+def scan_polars(table: OpenTable, *, ordered: bool) -> pl.LazyFrame:
+    """Return the newest state of a table as a LazyFrame (`Table.scan_polars`)."""
+    if not isinstance(ordered, bool):
+        raise BadRequest(f"ordered must be True or False, not {ordered!r}")
+    from sleeper.engine.sql import other_engines
+
+    return other_engines.scan_polars(scanned_table(TableVersion.newest(table), ordered=ordered))
+
+
+def to_duckdb(table: OpenTable, connection: Any, name: str | None) -> None:
+    """Register the newest state of a table in a connection to DuckDB (`Table.to_duckdb`)."""
+    if not type(connection).__module__.lstrip("_").startswith("duckdb"):
+        raise BadRequest(f"connection must be what duckdb.connect() returns, not {connection!r}")
+    if name is not None and (type(name) is not str or not name):
+        raise BadRequest(f"name must be a name for DuckDB, not {name!r}")
+    from sleeper.engine.sql import other_engines
+
+    dataset = other_engines.DuckdbDataset(scanned_table(TableVersion.newest(table)))
+    connection.register(table.name if name is None else name, dataset)
 
 
 def query_where(
-    reading: TableReader,
-    state: TableState,
-    columns: Sequence[str] | None,
-    now_ms: int,
-    *,
+    version: TableVersion,
     where: str,
-    name: str,
+    *,
     regions: Sequence[Region] | None = None,
     keys: Sequence[object] | None = None,
+    columns: Sequence[str] | None = None,
     ordered: bool = True,
 ) -> Rows:
     """Return the rows of regions or keys that meet a condition in SQL.
 
     Args:
-        reading, state: The table.
-        columns: The columns to return, all without it.
-        now_ms: The current time in milliseconds since 1970, for filters by age.
+        version: The table and its state.
         where: The condition.
-        name: The table's name.
         regions: Where rows are read; the condition narrows them.
         keys: The complete row keys of the rows, instead of regions.
+        columns: The columns to return, all without it.
         ordered: False for rows in any order.
 
     Raises:
         QueryInvalid: the condition, a key or the columns do not fit the schema.
         DataDamaged: a file of the table is missing or wrong.
     """
-    version = TableVersion(name, reading, state, now_ms)
+    reading = version.reading
     if keys is None:
         table = scanned_table(version, regions=regions, ordered=ordered)
     else:
         read = _KeysRead(version, keys)
-        table = _scanned(name, reading, lambda _: read, may_merge=False)
+        table = _scanned(version.name, reading, lambda _: read, may_merge=False)
     return rows_where(
         table,
         where,
         None if columns is None else checked_columns(reading.schema, columns),
-        transaction=state.number,
+        transaction=version.state.number,
         temp_folder=reading.temp_folder,
     )
 
@@ -169,55 +164,64 @@ def planned_statement(
     return Statement(text, tables, no_such_table=no_such, temp_folder=temp_folder)
 
 
-def query_sql(
-    reading: TableReader,
-    state: TableState,
-    columns: None,
-    now_ms: int,
-    *,
-    statement: str,
-    name: str,
-) -> Rows:
-    """Return the rows of a statement about one table.
-
-    Args:
-        reading, state: The table.
-        columns: None.
-        now_ms: The current time in milliseconds since 1970, for filters by age.
-        statement: The statement.
-        name: The table's name.
-
-    Raises:
-        QueryInvalid: it is not a statement that reads, or names what there is not.
-        DataDamaged: a file of the table is missing or wrong; raised while rows are read.
-    """
-    rows = _about_one_table(statement, TableVersion(name, reading, state, now_ms)).rows()
-    rows.transaction = state.number
-    return rows
-
-
-def explain_sql(
-    reading: TableReader, state: TableState, now_ms: int, *, statement: str, name: str
-) -> str:
-    """Return the plan of a statement about one table, and what is read of it.
-
-    Args and Raises: as `query_sql`.
-    """
-    return _about_one_table(statement, TableVersion(name, reading, state, now_ms)).explain()
-
-
-def _about_one_table(text: str, version: TableVersion) -> Statement:
-    tables = {version.name: scanned_table(version)}
-    folder = version.reading.temp_folder
-    return planned_statement(text, tables, names=[version.name], temp_folder=folder)
-
-
 def named_in(text: object, names: Sequence[str]) -> list[str]:
     """Return the names that may be in a statement: it contains them, also as part of a word."""
     if not isinstance(text, str):
         return []
     plain = text.replace('""', '"')
     return [name for name in names if name in plain]
+
+
+def scanned_table(
+    version: TableVersion, *, regions: Sequence[Region] | None = None, ordered: bool = False
+) -> ScannedTable:
+    """Return a state of a table for the SQL engine.
+
+    Args:
+        version: The table and its state.
+        regions: The rows to read, all without them.
+        ordered: True to read rows in key order.
+    """
+    reading = version.reading
+    asked = [whole_region(reading.schema)] if regions is None else regions
+
+    def narrowed(condition: Condition) -> _RegionsRead:
+        found = narrow(asked, condition, reading.schema)
+        # A table's function may return other keys than it was given.
+        is_exact = found.is_exact and reading.processing.function is None
+        return _RegionsRead(version, found.regions, is_exact, ordered)
+
+    may_merge = ordered or _may_merge(reading)
+    return _scanned(version.name, reading, narrowed, may_merge=may_merge)
+
+
+def scanned_lazily(table: OpenTable) -> ScannedTable:
+    """Return a table whose state is read, once at most, when a statement needs its rows."""
+    reading, now_ms = table.reader, table.now_ms()
+    known_state = cache(table.store.refresh)
+
+    def narrowed(condition: Condition) -> NarrowedRead:
+        version = TableVersion(table.name, reading, known_state(), now_ms)
+        return scanned_table(version).narrowed(condition)
+
+    return _scanned(table.name, reading, narrowed, may_merge=_may_merge(reading))
+
+
+def _scanned(
+    name: str,
+    reading: TableReader,
+    narrowed: Callable[[Condition], NarrowedRead],
+    *,
+    may_merge: bool,
+) -> ScannedTable:
+    key = reading.schema.names[0]
+    return ScannedTable(name, reading.shown_schema, key, narrowed, may_merge=may_merge)
+
+
+def _may_merge(reading: TableReader) -> bool:
+    processing = reading.processing
+    merges = bool(processing.aggregations) or processing.function is not None
+    return merges or reading.files.is_remote
 
 
 @dataclass(frozen=True, slots=True)

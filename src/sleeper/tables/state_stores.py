@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sleeper.errors import SleeperError, StateMoved, TableNotFound
-from sleeper.language.late_imports import late_imports
 from sleeper.model import paths
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
@@ -28,15 +27,23 @@ from sleeper.storage.places import is_folder
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.tables.instance_context import InstanceContext
 
-with late_imports():
-    from sleeper.state.stores import revision_store, revisions
-    from sleeper.storage.aws import clients, dynamo_tables
-    from sleeper.storage.aws import clients as names
-    from sleeper.storage.aws.state import dynamo_log, dynamo_revisions, newest_item, s3_revisions
+if TYPE_CHECKING:
+    from sleeper.state.stores.revisions import StateRevisions
+    from sleeper.storage.aws import dynamo_tables
+    from sleeper.storage.aws.state import dynamo_log, newest_item
 
 _log = logging.getLogger(__name__)
 _SLOW_ATTEMPTS: Final = 5
 """A commit writes objects first and takes tens of milliseconds, so its pauses begin with 64."""
+_ASKED_TOGETHER: Final = frozenset(
+    {
+        "DynamoDBTransactionLogStateStore",
+        "DynamoDBTransactionLogStateStoreNoSnapshots",
+        "DynamoDBStateStore",
+        "S3StateStore",
+    }
+)
+"""State stores whose last numbers are asked for many tables at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,15 +169,17 @@ def _numbers_of_many(
     class_name: str,
 ) -> Callable[[dynamo_tables.DynamoTables, newest_item.Known], dict[str, int]] | None:
     """Return what asks for the numbers of many tables at once; None where nothing can."""
+    if class_name not in _ASKED_TOGETHER:
+        return None
+    from sleeper.storage.aws.state import newest_item
+
     match class_name:
-        case "DynamoDBTransactionLogStateStore" | "DynamoDBTransactionLogStateStoreNoSnapshots":
-            return newest_item.numbers_of_logs
         case "DynamoDBStateStore":
             return newest_item.numbers_of_items
         case "S3StateStore":
             return newest_item.numbers_of_parts
         case _:
-            return None
+            return newest_item.numbers_of_logs
 
 
 def _last_number(record: TableRecord, known: int | None, context: InstanceContext) -> int:
@@ -224,6 +233,8 @@ def _log_in_dynamo_alone(place: _Place) -> StateStore:
 
 
 def _dynamo_log(place: _Place) -> dynamo_log.DynamoTransactionLog:
+    from sleeper.storage.aws.state import dynamo_log
+
     return dynamo_log.DynamoTransactionLog(
         _dynamo_tables(place.context),
         place.state_id,
@@ -255,7 +266,7 @@ def _store_on_log(
 
     following = Following(
         objects=place.files,
-        ticks_s=context.ticks_s,
+        ticks_s=context.clock.ticks_s,
         lost=partial(_lost, place),
         is_last=is_last,
         covered=lambda: max(snapshots.numbers(), default=0),
@@ -268,11 +279,11 @@ def _store_on_log(
         snapshots,
         place.schema,
         snapshot_rule=rule,
-        now=context.now,
+        now=context.clock.now,
         storage_time=context.storage_time,
-        ticks_s=context.ticks_s,
+        ticks_s=context.clock.ticks_s,
         new_id=context.new_id,
-        pause=context.pause,
+        pause=context.clock.back_off,
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
         note_commit=place.changes.note,
@@ -302,47 +313,51 @@ def _lost(place: _Place, what: str) -> SleeperError:
 
 
 def _items_in_dynamodb(place: _Place) -> StateStore:
+    from sleeper.storage.aws.state import dynamo_revisions
+
     tables = _dynamo_tables(place.context)
-    revisions = dynamo_revisions.DynamoStateRevisions(
+    kept = dynamo_revisions.DynamoStateRevisions(
         tables,
         place.state_id,
         place.schema,
         new_id=place.context.new_id,
-        pause=place.context.pause,
+        pause=place.context.clock.back_off,
         is_new=place.is_new,
     )
-    return _of_revisions(place, revisions)
+    return _of_revisions(place, kept)
 
 
 def _parts_in_s3(place: _Place) -> StateStore:
-    revisions = s3_revisions.S3StateRevisions(
+    from sleeper.storage.aws.state import s3_revisions
+
+    kept = s3_revisions.S3StateRevisions(
         _dynamo_tables(place.context),
         place.state_id,
         place.files,
         place.schema,
         is_new=place.is_new,
     )
-    return _of_revisions(place, revisions, slow_attempts=_SLOW_ATTEMPTS)
+    return _of_revisions(place, kept, slow_attempts=_SLOW_ATTEMPTS)
 
 
-def _of_revisions(
-    place: _Place, revisions: revisions.StateRevisions, *, slow_attempts: int = 0
-) -> StateStore:
+def _of_revisions(place: _Place, kept: StateRevisions, *, slow_attempts: int = 0) -> StateStore:
     """Open a store on revisions.
 
     Args:
         place: Where it is.
-        revisions: The revisions.
+        kept: The revisions.
         slow_attempts: A writer that lost a race waits as if it had lost so many more.
     """
+    from sleeper.state.stores.revision_store import RevisionStateStore
+
     context = place.context
-    return revision_store.RevisionStateStore(
-        revisions,
+    return RevisionStateStore(
+        kept,
         place.schema,
         storage_time=context.storage_time,
-        ticks_s=context.ticks_s,
+        ticks_s=context.clock.ticks_s,
         new_id=context.new_id,
-        pause=lambda attempt: context.pause(attempt + slow_attempts),
+        pause=lambda attempt: context.clock.back_off(attempt + slow_attempts),
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
         note_commit=place.changes.note,
@@ -350,10 +365,12 @@ def _of_revisions(
 
 
 def _dynamo_tables(context: InstanceContext) -> dynamo_tables.DynamoTables:
+    from sleeper.storage.aws import clients, dynamo_tables
+
     return dynamo_tables.DynamoTables(
         partial(clients.aws_client, "dynamodb", context.inputs.settings.region),
-        names.resource_prefix(context.properties.id),
-        pause=context.pause,
+        clients.resource_prefix(context.properties.id),
+        pause=context.clock.back_off,
         new_id=context.new_id,
         owner=context.url,
     )

@@ -1,11 +1,19 @@
-"""Checks every data file that a table's state references, while others write and compact."""
+"""Verification: checks everything that is stored of a table, and changes nothing.
+
+1. the log is replayed, and compared with snapshots and the state (`verify_state`)
+2. every data file that the state references is read and checked, while others write and
+   compact; a file with a fault is compared with the newest state again
+3. the table's folder is listed and compared with the state: orphans and garbage are no faults
+"""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import combinations, islice
 from logging import getLogger
 from typing import Final
@@ -16,15 +24,25 @@ from sleeper.engine.file_rows.check_file import (
     ReferencedFile,
     same_references,
 )
+from sleeper.notebook_html import NotebookHtml
+from sleeper.ports.objects import Objects
 from sleeper.state.file_references import FileReferences
 from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
+from sleeper.state.plans.garbage import orphans_of
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.state_stores import store_of
+from sleeper.tables.verify_state import verify_state
 
 _LOG = getLogger(__name__)
 _LOOKS_MAX: Final = 5
 _AHEAD: Final = 4
 """Files that wait for a thread, for each thread."""
+_THREADS_LOCAL: Final = 2
+_THREADS_REMOTE: Final = 8
+_BATCH: Final = 1_000
+_EXAMPLES_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +62,128 @@ class VerifiedFiles:
     size_bytes: int
     replaced: int
     findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRest:
+    """Files in a table's folder that no query reads. They are no faults.
+
+    Attributes:
+        orphans: How many data files and sketches no transaction names. Some may be of jobs that
+            run now.
+        orphan_bytes: Their size.
+        orphans_due: How many of them a sweep would delete: those that are old enough.
+        orphans_newer: How many of them were stored after the last transaction. If the last entry
+            of the log was deleted, its files are among them.
+        examples: The names of some orphans.
+        garbage: How many files have lost their last reference, and are not yet deleted.
+        garbage_due: How many of them the garbage collector would delete now.
+    """
+
+    orphans: int
+    orphan_bytes: int
+    orphans_due: int
+    orphans_newer: int
+    examples: tuple[str, ...]
+    garbage: int
+    garbage_due: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySummary(NotebookHtml):
+    """The result of the checks of one table.
+
+    Attributes:
+        table: The table's name.
+        table_id: Its id.
+        transaction: The transaction whose state was checked; None if no state can be read.
+        quick: Whether only the state and the ends of files were read.
+        entries: How many log entries were replayed.
+        snapshots: How many snapshots and copies of the state were compared with the log.
+        files: How many data files were checked.
+        rows: Their rows, by their footers.
+        size_bytes: Their length.
+        replaced: How many files others compacted and deleted before they could be checked.
+        rest: Orphans and garbage, which are no faults.
+        findings: What is wrong.
+    """
+
+    table: str
+    table_id: str
+    transaction: int | None
+    quick: bool
+    entries: int
+    snapshots: int
+    files: int
+    rows: int
+    size_bytes: int
+    replaced: int
+    rest: StoredRest
+    findings: tuple[Finding, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+_NOTHING = VerifiedFiles(files=0, rows=0, size_bytes=0, replaced=0, findings=())
+_NO_REST = StoredRest(
+    orphans=0, orphan_bytes=0, orphans_due=0, orphans_newer=0, examples=(), garbage=0, garbage_due=0
+)
+
+
+def verify(
+    table: OpenTable, *, quick: bool, progress: Callable[[int, int | None], None]
+) -> VerifySummary:
+    """Check everything that is stored of a table; change nothing (`Table.verify`)."""
+    store = store_of(table.record, table.context)  # one that has read nothing yet
+    stated = verify_state(store, files=table.files, schema=table.schema, progress=progress)
+    findings = [*stated.findings]
+    checked, rest = _NOTHING, _NO_REST
+    if stated.state is not None and stated.state.partitions is not None:
+        checked = verify_files(
+            stated.state,
+            store=store,
+            checker=FileChecker(table.files, table.schema, table.arrow_schema, quick=quick),
+            threads=_threads(table),
+            progress=progress,
+        )
+        findings += checked.findings
+        rest = _rest(table, store)
+    if findings:
+        table.check_exists()  # the faults may be what a deletion has left
+    return VerifySummary(
+        table=table.name,
+        table_id=table.record.table_id,
+        transaction=None if stated.state is None else stated.state.number,
+        quick=quick,
+        entries=stated.entries,
+        snapshots=stated.snapshots,
+        files=checked.files,
+        rows=checked.rows,
+        size_bytes=checked.size_bytes,
+        replaced=checked.replaced,
+        rest=rest,
+        findings=(*findings,),
+    )
+
+
+def _rest(table: OpenTable, store: StateStore) -> StoredRest:
+    gc, now = table.properties.gc, table.context.clock.now()
+    kept = max(gc.delay_minutes, gc.versions_kept_minutes)
+    return verify_folder(
+        store,
+        files=table.files,
+        orphans_before=now - table.orphan_age(),
+        garbage_before=now - timedelta(minutes=kept),
+    )
+
+
+def _threads(table: OpenTable) -> int:
+    if table.files.is_remote:
+        return _THREADS_REMOTE
+    return min(_THREADS_LOCAL, os.cpu_count() or 1)
 
 
 def verify_files(
@@ -167,3 +307,43 @@ def _at_once(
         finally:
             for each in running:
                 each.cancel()
+
+
+def verify_folder(
+    store: StateStore, *, files: Objects, orphans_before: datetime, garbage_before: datetime
+) -> StoredRest:
+    """List the data files of a table, and count those that its state does not reference.
+
+    Args:
+        store: The table's state.
+        files: The table's folder.
+        orphans_before: Orphans that were stored before this time are due.
+        garbage_before: Garbage since before this time is due.
+
+    Raises:
+        StorageFailed: the storage cannot be listed.
+    """
+    orphans = size = due = newer = 0
+    examples: list[str] = []
+    listing = files.listing("data/")
+    while batch := {info.key: info for info in islice(listing, _BATCH)}:
+        stored = [(info.key, info.modified) for info in batch.values()]
+        last = max(modified for _, modified in stored)
+        state = store.refresh()
+        for name in orphans_of(state, stored, datetime.max.replace(tzinfo=last.tzinfo)):
+            orphans += 1
+            size += batch[name].size_bytes
+            due += batch[name].modified < orphans_before
+            newer += state.at is not None and batch[name].modified > state.at
+            if len(examples) < _EXAMPLES_MAX:
+                examples.append(name)
+    state = store.refresh()
+    return StoredRest(
+        orphans=orphans,
+        orphan_bytes=size,
+        orphans_due=due,
+        orphans_newer=newer,
+        examples=(*examples,),
+        garbage=sum(1 for _ in state.files.unreferenced()),
+        garbage_due=sum(1 for _ in state.unreferenced_before(garbage_before)),
+    )

@@ -1,4 +1,8 @@
-"""Finds the version of a table that a caller names by a number or a time."""
+"""Old versions: finds the one that a caller names by a number or a time, and reads it.
+
+The garbage collector deletes files, then commits that they are gone. In between, and for as long
+as a collector that was killed has no successor, the state has versions whose files are missing.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores import kept_versions
 from sleeper.state.table_state import TableState
+from sleeper.tables.open_table import OpenTable
 
 
 def version_as_of(store: StateStore, as_of: int | datetime | None) -> TableState:
@@ -58,30 +63,24 @@ def kept(store: StateStore) -> kept_versions.KeptVersions:
     return kept_versions.first_kept(newest, store.state_after, unkept=unkept)
 
 
-# ---------------------------------------------------------------- old versions
-#
-# Tells readers of an old version that its files were deleted, where no commit says so yet.
-#
-# The garbage collector deletes files, then commits that they are gone. In between, and for as long
-# as a collector that was killed has no successor, the state has versions whose files are missing.
-
-
-def read_version(
-    answer: Callable[[], Rows], version: TableState, *, store: StateStore, files: Objects
+def rows_as_of(
+    table: OpenTable, as_of: int | datetime, answer: Callable[[OpenTable, TableState], Rows]
 ) -> Rows:
     """Return the answer to a question about an old version.
 
     Args:
+        table: The table.
+        as_of: The version, as for `version_as_of`.
         answer: Reads the version.
-        version: The state that it reads.
-        store: The table's state.
-        files: The table's folder.
 
     Raises:
-        VersionNotFound: files of the version were deleted; of a stream, while rows are read.
+        VersionNotFound: there is no such version, or files of it were deleted; of a stream, while
+            rows are read.
     """
+    store, files = table.store, table.files
+    version = version_as_of(store, as_of)
     with deletions_reported(version, store=store, files=files):
-        rows = answer()
+        rows = answer(table, version)
     if rows.in_memory:
         return rows
 

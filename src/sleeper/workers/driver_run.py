@@ -14,7 +14,7 @@ from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.jobs.events import JobEvent, JobKind
 from sleeper.model.jobs.redelivery import reasons_of
-from sleeper.tables.bulk_import_result import BulkImportResult
+from sleeper.tables.bulk_import import BulkImportResult
 
 _log = logging.getLogger(__name__)
 

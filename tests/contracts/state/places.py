@@ -13,16 +13,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
-from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.tables.instance_context import open_context
+from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import open_state_store
+from tests.simulated_process import simulated_process
 from tests.unit.state.memory_revisions import MemoryRevisions
 from tests.unit.state.small_tables import NOON, SCHEMA
 
@@ -118,18 +117,16 @@ class StatePlace:
     def open(
         self, *, attempts: int = 10, is_new: bool = False, here: StateMove | None = None
     ) -> StateStore:
-        context = open_context(
+        context = InstanceContext(
             InstanceProperties({"sleeper.id": self.instance_id}),
             url="memory://",
             objects=self.objects,
-            now=self.clock.now,
-            ticks_s=self.clock.ticks_s,
-            new_id=lambda: str(uuid.uuid4()),
-            host="here",
-            pause=self.pause,
-            inputs=BucketInputs(ObjectStoreSettings()),
-            environment={},
-            allow_functions=(),
+            process=simulated_process(
+                now=self.clock.now,
+                ticks_s=self.clock.ticks_s,
+                new_id=lambda: str(uuid.uuid4()),
+                back_off=self.pause,
+            ),
             reopen=(object, ()),
         )
         moved = {} if here is None else here.properties

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sleeper
-from sleeper.instance.instance import Instance
+from sleeper.instance.instance import Instance, process_context
 from tests.spark.cluster.faulty_files import Fault, Faults, FaultyFiles, FaultyInputs, noted
 from tests.spark.test_bulk_import import numbers, table_of
 
@@ -92,7 +91,10 @@ def faulty_table(instance: Instance, name: str, faults: Faults):
     objects = FaultyFiles(instance._context.objects, faults)
     stores = instance._context.inputs.settings
     faulty = Instance(
-        objects, {"sleeper.id": instance.instance_id}, url=instance.url, stores=stores
+        objects,
+        {"sleeper.id": instance.instance_id},
+        url=instance.url,
+        process=process_context(stores=stores),
     )
-    faulty._context = replace(faulty._context, inputs=FaultyInputs(faults, stores))
+    faulty._context.inputs = FaultyInputs(faults, stores)
     return faulty.table(name)

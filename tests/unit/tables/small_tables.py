@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
-from sleeper.engine.sorting.sort import SortSettings
-from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.model.known_properties.typed import SCHEMA
+from sleeper.engine.read_leaves import open_table_reader
+from sleeper.model.known_properties.typed import SCHEMA, InstanceProperties, TableProperties
 from sleeper.model.partitions import split_partition
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import TableRecord
 from sleeper.ports.table_index import TableIndex
+from sleeper.state.own_changes import LooksTogether
 from sleeper.state.stores.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
-from sleeper.tables.create import create_table
-from sleeper.tables.ingest import IngestRequest, IngestResult, IngestSettings, ingest
+from sleeper.tables.create import add_table
+from sleeper.tables.ingest import IngestResult, ingest
+from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.open_table import OpenTable
+from tests.simulated_process import simulated_process
 
-NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 ORPHAN_AGE = timedelta(days=3)
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 PAIRS = Schema(
     row_keys=(Field("a", Primitive.LONG), Field("b", Primitive.STRING)),
     values=(Field("v", Primitive.LONG),),
@@ -83,23 +88,47 @@ class SmallTable:
         dicts = [
             row if isinstance(row, dict) else {"a": row[0], "b": row[1], "v": 0} for row in rows
         ]
-        return ingest(
-            dicts,
-            IngestRequest(**more),
-            IngestSettings(
-                file_writing=file_writing or by_leaf,
-                sort=SortSettings(memory_bytes=64 << 20),
-                write=WriteSettings(),
-                processing=Processing(),
-                job_id_kept=timedelta(days=1),
-                orphan_age=ORPHAN_AGE,
-            ),
-            store=self.store,
-            files=self.files,
+        properties = {
+            "sleeper.table.gc.orphan.age.minutes": str(ORPHAN_AGE // timedelta(minutes=1)),
+            "sleeper.table.ingest.file.writing.strategy": file_writing or by_leaf,
+        }
+        return ingest(self.opened(properties), dicts, **more)
+
+    @property
+    def context(self) -> InstanceContext:
+        """The context of an instance of these objects, as another process would have it."""
+        return context_of(self.objects, self.new_id)
+
+    def opened(self, properties: Mapping[str, str] = MappingProxyType({})) -> OpenTable:
+        """What verbs take: this table, as its store and clock are."""
+        context = self.context
+        known = TableProperties({**self.record.properties, **properties}, context.properties)
+        reader = open_table_reader(self.files, PAIRS, Processing(), temp_folder=None, stores=None)
+        return OpenTable(
+            pid=os.getpid(),
+            record=self.record,
+            name=self.record.name,
             schema=PAIRS,
-            now=lambda: NOON,
-            new_id=self.new_id,
+            arrow_schema=reader.arrow_schema,
+            properties=known,
+            files=self.files,
+            store=self.store,
+            reader=reader,
+            open_reader=lambda: reader,
+            looks=LooksTogether(),
+            context=context,
         )
+
+
+def context_of(objects: MemoryObjects, new_id: Counting) -> InstanceContext:
+    """The context of an instance of some objects, on a clock that stands still."""
+    return InstanceContext(
+        InstanceProperties({"sleeper.id": "small"}),
+        url="memory://",
+        objects=objects,
+        process=simulated_process(now=lambda: NOON, new_id=new_id),
+        reopen=(object, ()),
+    )
 
 
 def store_of(
@@ -134,7 +163,7 @@ def small_table(
     index = beside.index if beside else _new_index(objects, new_id)
     record = TableRecord(table_id, name, properties={SCHEMA: PAIRS.to_json()})
     store = store_of(objects, table_id, new_id, now)
-    create_table(record, PAIRS, split_points, index=index, store=store, new_id=new_id)
+    add_table(record, PAIRS, split_points, index=index, store=store, new_id=new_id)
     return SmallTable(objects, index, store, record, new_id)
 
 

@@ -20,7 +20,7 @@ from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
-from sleeper.tables.claims import ClaimSettings, JobClaims
+from sleeper.tables.claims import JobClaims
 
 SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))
 OWNER = ClaimOwner(host="here", pid=7, worker_id="w-1")
@@ -76,9 +76,7 @@ def store():
 
 
 def claims_of(store, jobs_max=2, renew_every_s=60.0):
-    return JobClaims(
-        store, ClaimSettings(owner=OWNER, jobs_max=jobs_max, renew_every_s=renew_every_s)
-    )
+    return JobClaims(store, owner=OWNER, jobs_max=jobs_max, renew_every_s=renew_every_s)
 
 
 def claimed_jobs(store):

@@ -10,6 +10,7 @@ import pytest
 
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from tests.simulated_process import simulated_process
 
 SCHEMA = pa.schema([("id", pa.int64())])
 DELAY = timedelta(minutes=15)
@@ -27,10 +28,10 @@ class World:
             Stopping(MemoryObjects(lambda: self.now), self),
             {"sleeper.id": "late"},
             url="memory://",
-            now=lambda: self.now,
-            ticks_s=lambda: datetime.timestamp(self.now),
-            new_id=lambda: f"{next(numbers):08x}-0000-4000-8000-000000000000",
-            pause=lambda _: None,
+            process=simulated_process(
+                now=lambda: self.now,
+                new_id=lambda: f"{next(numbers):08x}-0000-4000-8000-000000000000",
+            ),
         )
 
     def wait(self, **time):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sleeper.tables.report import list_references, report_files, report_partitions
+from sleeper.tables.report import describe_partitions, list_references, report_files
 from tests.unit.tables.small_tables import PAIRS, small_table
 
 ROWS = [(n, "a") for n in range(10)]
@@ -15,7 +15,7 @@ def test_partitions_leaves_in_key_order_then_parents():
 
     state = table.store.refresh()
     (*_, last) = state.leaf_partitions()
-    found = report_partitions(state, PAIRS, to_split={last.partition_id})
+    found = describe_partitions(state, PAIRS, to_split={last.partition_id})
 
     assert [(p.region, p.rows, p.files, p.is_leaf) for p in found] == [
         ("a [, 3), b [, )", 3, 1, True),
@@ -35,7 +35,7 @@ def test_a_later_dimension_is_named():
     table = small_table()
     table.split("root", "m", dimension=1)
 
-    found = report_partitions(table.store.refresh(), PAIRS, to_split=())
+    found = describe_partitions(table.store.refresh(), PAIRS, to_split=())
 
     assert [p.region for p in found] == ["a [, ), b [, m)", "a [, ), b [m, )", "a [, ), b [, )"]
     assert (found[-1].split_field, found[-1].split_value) == ("b", "m")

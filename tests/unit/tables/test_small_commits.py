@@ -94,7 +94,7 @@ def test_references_to_many_leaves_are_moved_down_in_steps(instance):
     )
     opened.store.commit(AddFiles(references=(high,)))
 
-    moved = push_down_references(store=opened.store, files=opened.files, schema=table.schema)
+    moved = push_down_references(opened)
 
     references = opened.store.state().files.references_to(high.filename)
     assert len(leaves) >= 16

@@ -10,7 +10,7 @@ from sleeper.errors import NewFilesTooOld
 from sleeper.state.added_files import SweepGuard
 from sleeper.state.transactions.files import SweepOrphans
 from sleeper.storage.object_log import ObjectTransactionLog
-from sleeper.tables.orphans import sweep_orphans
+from sleeper.tables import garbage
 from tests.unit.tables.small_tables import NOON, ORPHAN_AGE, small_table, store_of
 
 ROWS = [(1, "x"), (2, "y")]
@@ -53,7 +53,7 @@ def before_commit(table, monkeypatch):
 def sweep(table, time, age=ORPHAN_AGE):
     """Sweep as another process does."""
     store = store_of(table.objects, "t1", table.new_id, time)
-    return sweep_orphans(age, delete=True, store=store, files=table.files)
+    return garbage.sweep(age, delete=True, store=store, files=table.files)
 
 
 def test_what_a_sweep_has_deleted_is_not_acknowledged(table, time, before_commit):

@@ -17,7 +17,7 @@ from sleeper.errors import (
 )
 from sleeper.tables.change import rename_table, set_table_online, set_table_properties
 from sleeper.tables.delete import delete_table
-from sleeper.tables.reinitialise import reinitialise_table
+from sleeper.tables.reinitialise import reinitialise
 from tests.unit.tables.small_tables import PAIRS, SmallTable, small_table, store_of
 
 PAGE_ROWS = "sleeper.table.parquet.page.rows"
@@ -214,7 +214,7 @@ class TestChange:
     def test_a_table_that_is_gone(self):
         """Each change says so."""
         table = small_table()
-        delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
+        delete_table(table.record, table.context)
 
         for change in (
             lambda: rename_table("t1", "x", index=table.index),
@@ -244,14 +244,14 @@ class TestDelete:
             each.ingest(ROWS)
         theirs = {info.key for info in table.objects.listing("t11/")}
 
-        count = delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
+        count = delete_table(table.record, table.context)
 
         assert count == 2 + 2  # transactions, and a data file of each leaf
         assert list(table.objects.listing("t1/")) == []
         assert {info.key for info in table.objects.listing("t11/")} == theirs
         assert [record.name for record in table.index.all()] == ["other"]
 
-    def test_killed_half_way_it_is_gone_all_the_same(self):
+    def test_killed_half_way_it_is_gone_all_the_same(self, monkeypatch):
         """It leaves the index first, so nobody opens a table with holes."""
         table = small_table()
         table.ingest(ROWS)
@@ -259,37 +259,30 @@ class TestDelete:
         class Killed(Exception):
             """The process ends here."""
 
-        class Dying:
-            listing = table.objects.listing
+        def delete(keys):
+            raise Killed
 
-            def delete(self, keys):
-                raise Killed
+        monkeypatch.setattr(table.objects, "delete", delete)
 
         with pytest.raises(Killed):
-            delete_table("t1", index=table.index, delete_states=list, objects=Dying())
+            delete_table(table.record, table.context)
 
         assert table.index.all() == ()
 
     def test_twice_is_once_too_often(self):
         """The second is told that it is gone."""
         table = small_table()
-        delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
+        delete_table(table.record, table.context)
 
         with pytest.raises(TableNotFound):
-            delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
+            delete_table(table.record, table.context)
 
 
 class TestReinitialise:
     """TBL-5."""
 
     def empty(self, table: SmallTable, split_points=None) -> int:
-        return reinitialise_table(
-            PAIRS,
-            store=table.store,
-            files=table.files,
-            new_id=table.new_id,
-            split_points=split_points,
-        )
+        return reinitialise(table.opened(), split_points)
 
     @pytest.mark.parametrize(("split_points", "leaves"), [(None, 2), ([], 1), ([1, 2, 3], 4)])
     def test_rows_go_and_partitions_stay_or_are_made_anew(self, split_points, leaves):

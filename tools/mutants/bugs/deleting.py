@@ -16,18 +16,18 @@ BUGS = (
     Bug(
         name="delay-ignored",
         breaks="The collector deletes files that queries may still read.",
-        module="tables/maintenance_methods.py",
-        right="    kept_since = opened.store.time() - timedelta(minutes=kept)\n",
-        wrong="    kept_since = opened.store.time() + 0 * timedelta(minutes=kept)\n",
+        module="tables/garbage.py",
+        right="    kept_since = table.store.time() - timedelta(minutes=kept)\n",
+        wrong="    kept_since = table.store.time() + 0 * timedelta(minutes=kept)\n",
         tests=UPKEEP,
     ),
     Bug(
         name="deleted-versions-are-damage",
         breaks="A version whose files the collector has deleted is reported as damaged.",
-        module="tables/query_method.py",
-        right="    return old_versions.read_version(answered, version, store=opened.store, "
-        "files=opened.files)\n",
-        wrong="    return answered()\n",
+        module="tables/versions.py",
+        right="    with deletions_reported(version, store=store, files=files):\n"
+        "        rows = answer(table, version)\n    if rows.in_memory:\n",
+        wrong="    rows = answer(table, version)\n    if True:\n",
         tests=("tests/stories/test_time_travel.py",),
     ),
     Bug(
@@ -150,7 +150,7 @@ BUGS = (
         name="all-jobs-claimed-at-once",
         breaks="A run that is killed keeps the files of all its jobs from others.",
         module="tables/claims.py",
-        right="min(room, self._settings.jobs_max)",
+        right="min(room, self._jobs_max)",
         wrong="min(room, 10_000)",
         tests=("tests/unit/tables/test_claim_jobs.py",),
     ),

@@ -56,8 +56,8 @@ BUGS = (
         name="own-change-of-the-index-missed",
         breaks="Within the allowed age a process does not see properties that it has set.",
         module="tables/instance_context.py",
-        right="index=NotedTableIndex(index, OwnChanges(url))",
-        wrong="index=index",
+        right="self.index = NotedTableIndex(index, OwnChanges(url))",
+        wrong="self.index = index",
         tests=MAX_AGE,
     ),
     Bug(
@@ -66,7 +66,7 @@ BUGS = (
         module="tables/handle.py",
         right="        if is_young:\n            return found\n",
         wrong="        if is_young:\n            looked = self._looked\n"
-        "            self._looked = replace(looked, begun_s=self._context.ticks_s())\n"
+        "            self._looked = replace(looked, begun_s=self._context.clock.ticks_s())\n"
         "            return found\n",
         tests=MAX_AGE,
     ),

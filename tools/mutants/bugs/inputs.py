@@ -53,8 +53,9 @@ BUGS = (
         name="first-row-lost",
         breaks="A bulk import opens an iterator twice, and its first row is gone.",
         module="tables/bulk_import.py",
-        right="        return _import_locally(self, source, request, choice, extended)\n    groups",
-        wrong="        return _import_locally(self, data, request, choice, extended)\n    groups",
+        right="        return _import_locally(table, source, request, choice, extended)\n"
+        "    groups",
+        wrong="        return _import_locally(table, data, request, choice, extended)\n    groups",
         tests=("tests/stories/test_bulk_import_of_rows.py", "-k", "arrives"),
     ),
     Bug(

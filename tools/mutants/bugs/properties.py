@@ -35,7 +35,7 @@ BUGS = (
     Bug(
         name="no-split-points-means-those-of-the-file",
         breaks="An empty list of split points counts as none, and the file's are taken.",
-        module="instance/tables.py",
+        module="tables/create.py",
         right="    if split_points is None:\n",
         wrong="    if not split_points:\n",
         tests=("tests/unit/tables/test_tables.py", "-k", "split_points"),

@@ -178,7 +178,7 @@ BUGS = (
     Bug(
         name="first-file-only",
         breaks="A look-up stops at the first file.",
-        module="tables/query.py",
+        module="tables/read_rows.py",
         right="look_up(leaf.filenames, keys, ",
         wrong="look_up(leaf.filenames[:1], keys, ",
         tests=ANY_ORDER,
@@ -242,7 +242,7 @@ BUGS = (
     Bug(
         name="removed-rows-without-moved-references",
         breaks="History counts no rows of compacted files whose references were moved to leaves.",
-        module="tables/removed_rows.py",
+        module="tables/history.py",
         right="all(isinstance(each, _MOVE_NOTHING) for each in transactions)",
         wrong="True",
         tests=("tests/stories/test_history.py",),

@@ -128,8 +128,8 @@ BUGS = (
     Bug(
         name="ended-claims-not-planned",
         breaks="Serve starts no worker for files whose worker died.",
-        module="tables/compaction_method.py",
-        right="    state = expired_released(state, _lease(opened), max(now, state.at or now))\n",
+        module="tables/compact.py",
+        right="    state = expired_released(state, lease_of(table), max(now, state.at or now))\n",
         wrong="",
         tests=("tests/unit/workers/test_compaction_worker.py",),
     ),

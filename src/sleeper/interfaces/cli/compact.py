@@ -20,7 +20,7 @@ from sleeper.interfaces.cli.stderr import EXIT_REFUSED, warn
 from sleeper.state.plans.claims import HeldClaim
 from sleeper.state.plans.compactions import CompactionPlan
 from sleeper.tables.claims import ReleaseResult
-from sleeper.tables.compaction_method import CompactionSummary
+from sleeper.tables.compact import CompactionSummary
 from sleeper.tables.table import Table
 
 

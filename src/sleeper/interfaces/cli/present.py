@@ -21,7 +21,7 @@ from rich.table import Table as Grid
 
 from sleeper.interfaces.cli.stderr import visible
 from sleeper.state.plans.claims import HeldClaim
-from sleeper.tables.bulk_import_result import BulkImportResult
+from sleeper.tables.bulk_import import BulkImportResult
 
 # Control characters that JSON does not escape, and those that change the text direction.
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

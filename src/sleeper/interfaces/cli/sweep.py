@@ -11,7 +11,7 @@ from sleeper.interfaces.cli.present import (
     say,
 )
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, warn
-from sleeper.tables.orphans import SweepResult
+from sleeper.tables.garbage import SweepResult
 from sleeper.tables.table import Table
 
 

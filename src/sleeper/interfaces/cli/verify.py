@@ -10,7 +10,7 @@ from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.cli.options import json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, warn
-from sleeper.tables.verify_method import VerifySummary
+from sleeper.tables.verify import VerifySummary
 
 
 @click.command()

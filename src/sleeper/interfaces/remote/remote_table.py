@@ -40,8 +40,7 @@ from sleeper.model.queries import (
 from sleeper.model.schema import Schema
 from sleeper.state.stores.kept_versions import KeptVersions
 from sleeper.tables.history import HistoryEntry
-from sleeper.tables.ingest import IngestResult
-from sleeper.tables.ingest_method import path_aside
+from sleeper.tables.ingest import IngestResult, path_aside
 from sleeper.tables.report import FilesReport, PartitionReport
 from sleeper.tables.table import Table
 

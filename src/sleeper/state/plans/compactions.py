@@ -21,7 +21,7 @@ Files = Sequence[FileReference]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """Settings from the table's properties `sleeper.tables.compaction_method.*`.
+    """Settings from the table's properties `sleeper.table.compaction.*`.
 
     Attributes:
         strategy: `SizeRatioCompactionStrategy` or `BasicCompactionStrategy`.

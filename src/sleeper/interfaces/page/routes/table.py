@@ -26,7 +26,7 @@ def show_table(visit: Reading, table: str, page: int = 1) -> Response:
     opened = visit.table(table)
     state = opened.state()
     totals = state.files.totals()
-    leaves = leaf_amounts(opened, state)
+    leaves = leaf_amounts(opened.schema, state)
     split_rows = opened.properties.splitting.threshold_rows
     facts: dict[str, Any] = {
         "rows": sum(total.rows for total in totals.values()),
