@@ -20,7 +20,7 @@ from sleeper.instance.instance import connect
 from sleeper.model.formats.query_json import regions_from_json
 from sleeper.model.processing import checked_function_patterns
 from sleeper.model.ranges import Region, whole_region
-from sleeper.spark.data_source.open_table import OpenTable
+from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.reader import ReadRequest, StreamRequest
 from sleeper.spark.data_source.source import TableSource
 
@@ -157,7 +157,7 @@ _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*[^`,\s]))\s*(?:,|$)")
 class SleeperSource(TableSource):
     """Reads and writes one table of an instance, which the options name."""
 
-    def open_table(self) -> OpenTable:
+    def open_table(self) -> SparkTable:
         """Open the table that the options `instance` and `table` name."""
         check_names(self.options)
         if self._option("path") is not None:
@@ -175,12 +175,12 @@ class SleeperSource(TableSource):
         text = self._option("columns")
         return None if text is None else columns_from_text(text)
 
-    def read_request(self, table: OpenTable) -> ReadRequest:
+    def read_request(self, table: SparkTable) -> ReadRequest:
         """Return what the options `regions` and `as_of` ask for."""
         check_use(self.options, "read")
         return ReadRequest(regions=self._regions(table), as_of=self._number("as_of"))
 
-    def stream_request(self, table: OpenTable) -> StreamRequest:
+    def stream_request(self, table: SparkTable) -> StreamRequest:
         """Return what the options `regions`, `from` and `max_files_per_trigger` ask for."""
         if self._option("as_of") is not None:
             raise BadRequest("as_of reads one state of a table; a stream begins at option 'from'")
@@ -195,7 +195,7 @@ class SleeperSource(TableSource):
         check_use(self.options, "write")
         return self._option("job_id")
 
-    def _regions(self, table: OpenTable) -> tuple[Region, ...]:
+    def _regions(self, table: SparkTable) -> tuple[Region, ...]:
         text = self._option("regions")
         return (
             (whole_region(table.schema),) if text is None else regions_from_json(table.schema, text)

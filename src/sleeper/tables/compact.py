@@ -1,4 +1,4 @@
-"""Compaction: merges data files, leaf by leaf, so that queries read fewer (rules CMP-1 to CMP-16).
+"""Compaction: merges data files, leaf by leaf, so that queries read fewer.
 
 1. claims whose lease has ended are released (`claims`), and references of split partitions are
    moved down to the leaves (`push_down`)
@@ -8,6 +8,8 @@
 4. each output replaces its inputs in one commit of its own; a job that fails, or is refused,
    changes nothing and releases its inputs
 5. with `all_files`, what is left is planned again, until each leaf has one file
+
+Rules CMP-1 to CMP-9, CMP-14 and CMP-16.
 """
 
 from __future__ import annotations

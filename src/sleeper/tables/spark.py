@@ -18,8 +18,7 @@ from sleeper.model.queries import (
     key_region,
 )
 from sleeper.model.ranges import Region
-from sleeper.spark.data_source.open_table import OpenTable as SparkTable
-from sleeper.spark.data_source.open_table import TableFiles
+from sleeper.spark.data_source.open_table import SparkTable, TableFiles
 from sleeper.spark.frames import to_frame
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.versions import version_as_of

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sleeper.model.files import FileReference
     from sleeper.model.known_properties.given import PropertyValue
     from sleeper.pictures.svg import Svg
-    from sleeper.spark.data_source.open_table import OpenTable
+    from sleeper.spark.data_source.open_table import SparkTable
     from sleeper.state.plans.bulk_imports import EngineAsked
     from sleeper.state.plans.claims import HeldClaim
     from sleeper.state.plans.compactions import CompactionPlan
@@ -452,7 +452,7 @@ class Table(TableHandle):
             as_of=as_of,
         )
 
-    def open_for_spark(self) -> OpenTable:
+    def open_for_spark(self) -> SparkTable:
         """Return the description of this table that the data source `sleeper` needs.
 
         Raises:

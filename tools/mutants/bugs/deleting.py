@@ -144,7 +144,7 @@ BUGS = (
         module="tables/claims.py",
         right="            if left:\n",
         wrong="            if left and state is None:\n",
-        tests=("tests/unit/tables/test_claim_jobs.py",),
+        tests=("tests/unit/tables/test_claims.py",),
     ),
     Bug(
         name="all-jobs-claimed-at-once",
@@ -152,7 +152,7 @@ BUGS = (
         module="tables/claims.py",
         right="min(room, self._jobs_max)",
         wrong="min(room, 10_000)",
-        tests=("tests/unit/tables/test_claim_jobs.py",),
+        tests=("tests/unit/tables/test_claims.py",),
     ),
     Bug(
         name="whole-files-written-again",

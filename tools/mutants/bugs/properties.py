@@ -30,7 +30,7 @@ BUGS = (
         module="tables/create.py",
         right="    _check_agreement(set_now, name, schema)\n",
         wrong="",
-        tests=("tests/unit/tables/test_tables.py", "-k", "disagree"),
+        tests=("tests/unit/tables/test_create.py", "-k", "disagree"),
     ),
     Bug(
         name="no-split-points-means-those-of-the-file",
@@ -38,7 +38,7 @@ BUGS = (
         module="tables/create.py",
         right="    if split_points is None:\n",
         wrong="    if not split_points:\n",
-        tests=("tests/unit/tables/test_tables.py", "-k", "split_points"),
+        tests=("tests/unit/tables/test_create.py", "-k", "split_points"),
     ),
     Bug(
         name="properties-not-marked",

@@ -47,7 +47,7 @@ class TableFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTable:
+class SparkTable:
     """An open table, in the process that plans reads and commits writes.
 
     Attributes:

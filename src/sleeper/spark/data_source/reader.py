@@ -18,7 +18,7 @@ from sleeper.engine.read_leaves import read_leaves
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region
 from sleeper.spark.block_shuffle.shuffle import use_one_thread
-from sleeper.spark.data_source.open_table import OpenTable, TableFiles, cached_table_reader
+from sleeper.spark.data_source.open_table import SparkTable, TableFiles, cached_table_reader
 from sleeper.state.plans.queries import plan_leaf_queries
 
 # ---------------------------------------------------------------- requests
@@ -103,7 +103,7 @@ class TableReader(DataSourceReader):
         VersionNotFound: the table has no such transaction, or no longer.
     """
 
-    def __init__(self, table: OpenTable, request: ReadRequest, arrow_schema: pa.Schema) -> None:
+    def __init__(self, table: SparkTable, request: ReadRequest, arrow_schema: pa.Schema) -> None:
         at = request.as_of
         self._state = table.store.refresh() if at is None else table.store.at(at)
         self._regions = request.regions

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sleeper.spark.data_source.open_table import OpenTable
+from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.reader import ReadRequest, StreamRequest, TableReader
 from sleeper.spark.data_source.schema import arrow_schema_of, checked_spark_schema, to_spark_schema
 from sleeper.spark.data_source.stream_reader import open_stream_reader
@@ -30,7 +30,7 @@ class TableSource(DataSource):
         return "sleeper"
 
     @abstractmethod
-    def open_table(self) -> OpenTable:
+    def open_table(self) -> SparkTable:
         """Return the table that the options name."""
 
     @abstractmethod
@@ -38,11 +38,11 @@ class TableSource(DataSource):
         """Return the columns that the options name; None for all."""
 
     @abstractmethod
-    def read_request(self, table: OpenTable) -> ReadRequest:
+    def read_request(self, table: SparkTable) -> ReadRequest:
         """Return which rows the options ask for."""
 
     @abstractmethod
-    def stream_request(self, table: OpenTable) -> StreamRequest:
+    def stream_request(self, table: SparkTable) -> StreamRequest:
         """Return which rows the options ask to be streamed."""
 
     @abstractmethod

@@ -18,7 +18,7 @@ from sleeper.errors import BadRequest, VersionNotFound
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.spark.data_source.open_table import OpenTable
+from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.reader import LeavesTask, StreamRequest, read_partition
 from sleeper.state.plans.queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
@@ -42,14 +42,14 @@ class TableStreamReader(DataSourceStreamReader):
 
     def __init__(
         self,
-        open_table: Callable[[], OpenTable],
+        open_table: Callable[[], SparkTable],
         request: StreamRequest,
         arrow_schema: pa.Schema,
     ) -> None:
         self._open_table = open_table
         self._request = request
         self._arrow_schema = arrow_schema
-        self._opened: OpenTable | None = None
+        self._opened: SparkTable | None = None
         self._added: ChangeFeed | None = None
         self._told: int | None = None
         self._final: int | None = None
@@ -110,7 +110,7 @@ class TableStreamReader(DataSourceStreamReader):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._open_table, self._request, self._arrow_schema)
 
-    def _table(self) -> OpenTable:
+    def _table(self) -> SparkTable:
         if self._opened is None:
             self._opened = self._open_table()
         return self._opened
@@ -150,7 +150,7 @@ class TableStreamReader(DataSourceStreamReader):
         self._added.read_new_entries()
         return self._added.between(number)
 
-    def _whole(self, table: OpenTable, state: TableState) -> list[InputPartition]:
+    def _whole(self, table: SparkTable, state: TableState) -> list[InputPartition]:
         groups = plan_leaf_queries(state, self._request.regions)
         newest = table.store.refresh()
         if newest.number != state.number:
@@ -158,7 +158,7 @@ class TableStreamReader(DataSourceStreamReader):
             _check_not_collected(names, newest)
         return [self._partition(table, [group], table.table_files.processing) for group in groups]
 
-    def _of_files(self, table: OpenTable, added: Iterable[AddedFile]) -> list[InputPartition]:
+    def _of_files(self, table: SparkTable, added: Iterable[AddedFile]) -> list[InputPartition]:
         """Input partitions of about a million rows; every file is read by itself, and whole."""
         filters = Processing(filters=table.table_files.processing.filters)
         partitions: list[InputPartition] = []
@@ -175,7 +175,7 @@ class TableStreamReader(DataSourceStreamReader):
         return partitions
 
     def _partition(
-        self, table: OpenTable, groups: Sequence[Sequence[LeafQuery]], processing: Processing
+        self, table: SparkTable, groups: Sequence[Sequence[LeafQuery]], processing: Processing
     ) -> InputPartition:
         return InputPartition(
             LeavesTask(
@@ -188,7 +188,7 @@ class TableStreamReader(DataSourceStreamReader):
 
 
 def open_stream_reader(
-    open_table: Callable[[], OpenTable], request: StreamRequest, arrow_schema: pa.Schema
+    open_table: Callable[[], SparkTable], request: StreamRequest, arrow_schema: pa.Schema
 ) -> TableStreamReader:
     """Return the stream reader that suits this Spark."""
     kind = LimitedTableStreamReader if _LIMITS is not None else TableStreamReader
@@ -225,7 +225,7 @@ class LimitedTableStreamReader(TableStreamReader, _AvailableNow):  # type: ignor
         return {_NUMBER: self._table().store.refresh().number}
 
 
-def _log_of(table: OpenTable) -> TransactionLog:
+def _log_of(table: SparkTable) -> TransactionLog:
     if table.log is None:
         raise BadRequest(
             "a stream follows the transaction log of a table, and this table's state store keeps "
@@ -246,7 +246,7 @@ def _check_not_collected(filenames: Iterable[str], newest: TableState) -> None:
         )
 
 
-def _state_at(table: OpenTable, number: int) -> TableState:
+def _state_at(table: SparkTable, number: int) -> TableState:
     """Return the state that a stream begins with."""
     try:
         return table.store.at(number)

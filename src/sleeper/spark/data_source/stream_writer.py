@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from sleeper.errors import BadRequest
 from sleeper.model.schema import FieldType, ListType, MapType, Primitive
 from sleeper.ports.ids import given_job_id
-from sleeper.spark.data_source.open_table import OpenTable
+from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.writer import (
     WritePlan,
     Written,
@@ -38,7 +38,7 @@ class TableStreamWriter(DataSourceStreamWriter):
     """
 
     def __init__(
-        self, plan: WritePlan, open_table: Callable[[], OpenTable], job_id: str | None
+        self, plan: WritePlan, open_table: Callable[[], SparkTable], job_id: str | None
     ) -> None:
         self._plan = plan
         self._open_table = open_table
@@ -108,7 +108,7 @@ class ArrowTableStreamWriter(TableStreamWriter, _ArrowWriter or object):  # type
 
 
 def open_stream_writer(
-    plan: WritePlan, open_table: Callable[[], OpenTable], job_id: str | None
+    plan: WritePlan, open_table: Callable[[], SparkTable], job_id: str | None
 ) -> TableStreamWriter:
     """Return the stream writer that suits this Spark."""
     kind = TableStreamWriter if _ArrowWriter is None else ArrowTableStreamWriter

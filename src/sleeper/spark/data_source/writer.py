@@ -26,7 +26,7 @@ from sleeper.model.partitions import LeafGroup, leaf_groups
 from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import use_one_thread
-from sleeper.spark.data_source.open_table import OpenTable, TableFiles
+from sleeper.spark.data_source.open_table import SparkTable, TableFiles
 from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob
 
@@ -84,7 +84,7 @@ class Written(WriterCommitMessage):
     query_id: str | None
 
 
-def plan_write(table: OpenTable, given: pa.Schema, *, overwrite: bool) -> WritePlan:
+def plan_write(table: SparkTable, given: pa.Schema, *, overwrite: bool) -> WritePlan:
     """Return the plan of a write, after a check that the columns fit.
 
     Args:
@@ -183,7 +183,7 @@ def _refusal(refusal: NullKeys, rows_read: int) -> NullKeys:
 
 
 def commit_written(
-    table: OpenTable, plan: WritePlan, written: Sequence[Written], job_id: str | None
+    table: SparkTable, plan: WritePlan, written: Sequence[Written], job_id: str | None
 ) -> None:
     """Commit the files of all tasks in one transaction; nothing, if the job was committed before.
 
@@ -250,7 +250,7 @@ class TableWriter(DataSourceArrowWriter):
     """
 
     def __init__(
-        self, plan: WritePlan, open_table: Callable[[], OpenTable], job_id: str | None
+        self, plan: WritePlan, open_table: Callable[[], SparkTable], job_id: str | None
     ) -> None:
         self._plan = plan
         self._open_table = open_table
