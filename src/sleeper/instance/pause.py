@@ -1,4 +1,4 @@
-"""The switch that stops all services of an instance for a while."""
+"""What services share in an instance: the switch that pauses them, and their notes."""
 
 from __future__ import annotations
 
@@ -48,10 +48,6 @@ class PauseSwitch:
             _LOG.warning("%s says no time; the instance counts as paused", paths.PAUSED)
             return datetime.fromtimestamp(0, UTC)
 
-
-# ---------------------------------------------------------------- service notes
-#
-# What services that live for one call note for the next.
 
 Notes = dict[str, dict[str, Any]]
 """What was noted of each table, by its id."""

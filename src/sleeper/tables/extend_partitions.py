@@ -1,4 +1,8 @@
-"""Splits leaves before a bulk import, until the table has enough of them (rule BLK-10)."""
+"""Makes leaves before rows arrive: for a bulk import (rule BLK-10), or a new table (TBL-10).
+
+`extend_partitions` splits leaves of a table by a sample of the input, until there are enough;
+`estimate_split_points` finds the split points of a table that is to be created.
+"""
 
 from __future__ import annotations
 
@@ -118,30 +122,6 @@ def extend_partitions(
     raise SplitAttemptsExceeded(settings.min_leaves, leaves, settings.attempts) from refusal
 
 
-def _plan(
-    state: TableState,
-    sample: KeySample,
-    schema: Schema,
-    settings: ExtendSettings,
-    new_id: NewId,
-) -> ExtendPartitionTree:
-    extension = extend_tree(
-        state.tree,
-        samples_by_leaf(sample, state.tree, schema),
-        min_leaves=settings.min_leaves,
-        min_rows=settings.min_rows,
-        min_percent=settings.min_distribution_percent,
-        new_id=new_id,
-        required=settings.required,
-    )
-    return ExtendPartitionTree(updated=extension.updated, new=extension.new)
-
-
-# ---------------------------------------------------------------- estimate split points
-#
-# Estimates split points that divide input data evenly, for a table to be created (TBL-10).
-
-
 def estimate_split_points(
     data: object,
     schema: Schema,
@@ -167,3 +147,22 @@ def estimate_split_points(
     source = open_source(data, arrow_schema, remote)
     columns = first_key_columns(source, arrow_schema, rows_per_file_max)
     return from_columns(columns, schema.row_keys[0], partitions)
+
+
+def _plan(
+    state: TableState,
+    sample: KeySample,
+    schema: Schema,
+    settings: ExtendSettings,
+    new_id: NewId,
+) -> ExtendPartitionTree:
+    extension = extend_tree(
+        state.tree,
+        samples_by_leaf(sample, state.tree, schema),
+        min_leaves=settings.min_leaves,
+        min_rows=settings.min_rows,
+        min_percent=settings.min_distribution_percent,
+        new_id=new_id,
+        required=settings.required,
+    )
+    return ExtendPartitionTree(updated=extension.updated, new=extension.new)
