@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.columns.exact_cast import castable, exact_cast, outside_years
+from sleeper.columns.exact_cast import castable, exact_cast
 from sleeper.columns.python_values import MISFITS, first_misfit, python_array
+from sleeper.columns.type_traits import outside_limits
 
 
 def checked_column(values: Any, want: pa.DataType) -> pa.ChunkedArray:
@@ -32,7 +33,7 @@ def checked_column(values: Any, want: pa.DataType) -> pa.ChunkedArray:
         column = pa.chunked_array([exact_cast(chunk, want) for chunk in arrow.chunks], want)
     except pa.ArrowException as error:
         raise ValueError(str(error).splitlines()[0]) from None
-    outside = outside_years(column)
+    outside = outside_limits(column)
     if outside is not None:
         raise ValueError(f"there are {outside}")
     return column

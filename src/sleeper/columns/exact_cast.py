@@ -5,10 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-DAYS = (-719_162, 2_932_896)
-"""The years 1 to 9999, in days counted from 1970."""
-MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-"""The years 1 to 9999, in microseconds counted from 1970."""
+from sleeper.columns.type_traits import arrow_traits, is_text
 
 
 def castable(given: pa.DataType, want: pa.DataType) -> bool:
@@ -16,14 +13,9 @@ def castable(given: pa.DataType, want: pa.DataType) -> bool:
     have, is_ = plain_type(given), pa.types
     if have == want or is_.is_null(have):
         return True
-    if is_.is_integer(want) or is_.is_floating(want):
-        return bool(is_.is_integer(have) or is_.is_floating(have))
-    if is_text(want) or is_bytes(want):
-        return is_text(have) or is_bytes(have)
-    if is_.is_date(want):
-        return bool(is_.is_date(have))
-    if is_.is_timestamp(want):
-        return bool(is_.is_timestamp(have) and (have.tz is None) == (want.tz is None))
+    row = arrow_traits(want)
+    if row is not None:
+        return bool(row.takes(have))
     if is_.is_decimal(want):
         return bool(is_.is_decimal(have) or is_.is_integer(have))
     if is_.is_list(want):
@@ -56,24 +48,6 @@ def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     if _holds_text(want):
         cast.validate(full=True)  # Arrow does not check text that it reads from Parquet
     return cast
-
-
-def outside_years(column: pa.ChunkedArray) -> str | None:
-    """Describe dates or timestamps outside the years 1 to 9999, Python's range; None if all fit."""
-    if len(column) == column.null_count:
-        return None
-    if pa.types.is_date(column.type):
-        limits, unit, counted = DAYS, "days", column.cast(pa.int32())
-    elif pa.types.is_timestamp(column.type):
-        limits, unit, counted = MICROSECONDS, "microseconds", column.cast(pa.int64())
-    else:
-        return None
-    least, most = pc.min_max(counted).as_py().values()
-    if limits[0] <= least and most <= limits[1]:
-        return None
-    return (
-        f"values outside the years 1 to 9999: from {least} to {most}, counted in {unit} from 1970"
-    )
 
 
 def _cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
@@ -131,17 +105,6 @@ def _shorter_floats(chunk: pa.Array) -> pa.Array:
         example = chunk.filter(changed)[0]
         raise pa.ArrowInvalid(f"{example} has no exact float; declare DoubleType, or round it")
     return short
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """True for strings of any layout."""
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """True for bytes of any layout."""
-    fixed: bool = pa.types.is_fixed_size_binary(kind)
-    return fixed or kind in (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -9,25 +9,14 @@ them, and values that it may have changed are compared.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from itertools import accumulate, chain
-from operator import attrgetter, index, methodcaller
+from operator import index
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sleeper.columns.arrow_types import plain_kind
-from sleeper.columns.exact_cast import outside_years
-from sleeper.model.keys import (
-    holds,
-    is_integer,
-    is_null_class,
-    plain_clock,
-    plain_instant,
-    wanted_of,
-)
-from sleeper.model.schema import Primitive
+from sleeper.columns.type_traits import arrow_traits, plain_kind
+from sleeper.model.column_types import is_integer, is_null_class, traits_of
 
 MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What `python_array` raises for values that do not fit."""
@@ -50,21 +39,18 @@ def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
         return _lists(values, classes, want)
     if pa.types.is_map(want):
         return _maps(values, classes, want)
-    kind = plain_kind(want)
+    traits = traits_of(plain_kind(want))
+    assert traits is not None
     for cls in classes:
-        if not holds(cls, kind):
-            raise TypeError(f"a {cls.__name__} is not {wanted_of(kind)}")
+        if not traits.accepts(cls):
+            raise TypeError(f"a {cls.__name__} is not {traits.wanted}")
     odd_integers = {cls for cls in classes if is_integer(cls)} - {int}
     if odd_integers:  # pyarrow reads large unsigned integers of NumPy as negative
         values = [index(value) if type(value) in odd_integers else value for value in values]
-    match kind:
-        case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
-            return _timestamps(values, classes, want, kind)
-        case Primitive.FLOAT:
-            return _floats(values, want)
-        case Primitive.BYTES if memoryview in classes:
-            values = [None if value is None else bytes(value) for value in values]
-    return pa.array(values, want, from_pandas=False)
+    row = arrow_traits(want)
+    if row is None:
+        return pa.array(values, want, from_pandas=False)
+    return row.from_python(values, classes, want)
 
 
 def first_misfit(values: Sequence[Any], want: pa.DataType) -> tuple[int, Any, str]:
@@ -75,51 +61,6 @@ def first_misfit(values: Sequence[Any], want: pa.DataType) -> tuple[int, Any, st
         except MISFITS as error:
             return place, value, str(error).splitlines()[0]
     return 0, values[0], f"it does not fit {want} together with the other values"
-
-
-def _floats(values: Sequence[Any], want: pa.DataType) -> pa.Array:
-    found = pa.array(values, want, from_pandas=False)
-    given = pa.array(values, pa.float64(), from_pandas=False)
-    too_large = pc.and_(pc.is_inf(found), pc.invert(pc.is_inf(given)))
-    too_small = pc.and_(pc.equal(found, 0), pc.not_equal(given, 0))
-    if pc.any(pc.or_(too_large, too_small)).as_py():
-        raise ValueError("it is out of the range of a 32-bit float; declare DoubleType")
-    return found
-
-
-def _timestamps(
-    values: Sequence[Any], classes: Collection[type], want: pa.DataType, kind: Primitive
-) -> pa.Array:
-    """Convert datetimes; those that pyarrow may misread are normalised by Python first."""
-    with_zone = kind is Primitive.TIMESTAMP
-    present = [value for value in values if value is not None]
-    offsets = set(map(methodcaller("utcoffset"), present))
-    plain = all(cls is datetime for cls in classes) and not any(
-        offset is not None and offset.microseconds for offset in offsets
-    )
-    if with_zone:
-        if None in offsets:
-            raise ValueError(_NOT_AWARE)
-    elif any(zone is not None for zone in map(attrgetter("tzinfo"), present)):
-        raise ValueError(_AWARE)
-    if not plain:
-        make = plain_instant if with_zone else plain_clock
-        values = [None if value is None else make(value) for value in values]
-    found = pa.array(values, want, from_pandas=False)
-    outside = outside_years(pa.chunked_array([found]))
-    if outside is not None:
-        raise ValueError(f"it has {outside}")
-    return found
-
-
-_NOT_AWARE = (
-    "it has no time zone, but TimestampType needs one; add it, for example by "
-    "value.replace(tzinfo=datetime.UTC)"
-)
-_AWARE = (
-    "it has a time zone, but TimestampNtzType has none; remove it by value.replace(tzinfo=None), "
-    "or declare TimestampType"
-)
 
 
 def _lists(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:

@@ -15,16 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.columns.arrow_types import arrow_type
-from sleeper.columns.exact_cast import (
-    castable,
-    exact_cast,
-    is_bytes,
-    is_list,
-    is_text,
-    outside_years,
-    plain_type,
-)
+from sleeper.columns.exact_cast import castable, exact_cast, is_list, plain_type
+from sleeper.columns.type_traits import arrow_type, fitting_kind, outside_limits
 from sleeper.errors import BadRequest, InputSchemaMismatch, SchemaInvalid
 from sleeper.model.schema import (
     DecimalType,
@@ -100,24 +92,10 @@ def _field_type(column: pa.Field) -> FieldType:
 
 
 def _element_type(column: pa.Field, given: pa.DataType) -> Primitive | DecimalType:
-    have, is_ = plain_type(given), pa.types
-    if is_.is_integer(have) and have != pa.uint64():
-        narrow = have.bit_width <= (16 if is_.is_unsigned_integer(have) else 32)
-        return Primitive.INT if narrow else Primitive.LONG
-    if is_text(have):
-        return Primitive.STRING
-    if is_bytes(have):
-        return Primitive.BYTES
-    if is_.is_floating(have):
-        return Primitive.DOUBLE if have.bit_width == 64 else Primitive.FLOAT
-    if is_.is_boolean(have):
-        return Primitive.BOOLEAN
-    if is_.is_date(have):
-        return Primitive.DATE
-    if is_.is_timestamp(have):
-        return Primitive.TIMESTAMP if have.tz else Primitive.TIMESTAMP_NTZ
-    if is_.is_decimal(have) and have.precision <= 38 and 0 <= have.scale <= have.precision:
-        return DecimalType(have.precision, have.scale)
+    have = plain_type(given)
+    kind = fitting_kind(have)
+    if kind is not None:
+        return kind
     raise SchemaInvalid(
         f"column {column.name!r} is of Arrow type {column.type}, which no field can have: "
         f"{_advice(have)}"
@@ -171,7 +149,7 @@ def conform(
             [_cast(chunk, field.type, field.name, origin) for chunk in chunks], field.type
         )
         if field.name in key_names:
-            _check_years(cast, field, origin)
+            _check_limits(cast, field, origin)
         else:
             _check_nulls(cast, field, origin)
         columns.append(cast)
@@ -258,9 +236,11 @@ def _type_advice(have: pa.DataType, want: pa.DataType) -> str:
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
         if want.tz:
             return ": it has no time zone, but the field needs one. Add it first"
+        fitting = fitting_kind(have)
+        assert fitting is not None
         return (
             ": it has a time zone, but the field has none. Remove its time zone first, or declare "
-            + (type_to_text(Primitive.TIMESTAMP))
+            + type_to_text(fitting)
         )
     return ". Cast it first"
 
@@ -306,9 +286,9 @@ def _check_nulls(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
         )
 
 
-def _check_years(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
+def _check_limits(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
     """Raise an error for date and timestamp keys outside Python's range, which partitions need."""
-    outside = outside_years(column)
+    outside = outside_limits(column)
     if outside is not None:
         raise InputSchemaMismatch(
             f"key column {field.name!r} of {origin} has {outside}. Correct them first"

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sleeper.lookup.parquet.footer import Footer, Leaf, TopColumn
+from sleeper.columns.type_traits import KEY_ITEMS, TRAITS_BY_ID, TimeMark
+from sleeper.lookup.parquet.footer import VALUE_WIDTHS, Footer, Leaf, TopColumn
 from sleeper.lookup.parquet.pages import Flags
 
-_BYTE_ARRAY, _INT32, _INT64, _FLOAT, _DOUBLE = 6, 1, 2, 4, 5
-_TIMESTAMP_UNITS = {1: "ms", 2: "us", 3: "ns"}
-_CONVERTED_UNITS = {9: "ms", 10: "us"}
+_UNITS = {1: "ms", 2: "us", 3: "ns"}
+_MARKS = {id(row.mark): row.mark for row in TRAITS_BY_ID.values() if row.mark is not None}.values()
 _UNSIGNED = frozenset((11, 12, 13, 14))
 
 
@@ -26,6 +26,13 @@ class DecodePath(Enum):
     FIXED_WIDTH = "their bytes are the values"
     BYTE_ARRAYS = "each value behind its length"
     BY_PYARROW = "through a mini-file"
+
+
+_PATHS = {
+    physical: DecodePath.FIXED_WIDTH if physical in VALUE_WIDTHS else DecodePath.BY_PYARROW
+    for physical in range(8)
+} | {6: DecodePath.BYTE_ARRAYS}
+"""By Parquet's number of the physical type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +97,19 @@ def bind_columns(footer: Footer, schema: pa.Schema) -> dict[str, BoundColumn]:
 
 def _plain(leaf: Leaf, wanted: pa.DataType) -> DecodePath:
     """Return how to decode a flat column; raise ValueError if the file has another type."""
-    physical, types = leaf.physical_type, pa.types
-    if types.is_string(wanted) or types.is_binary(wanted):
-        return _fits(DecodePath.BYTE_ARRAYS, leaf, wanted, when=physical == _BYTE_ARRAY)
-    if types.is_int32(wanted) or types.is_date32(wanted):
-        return _fits(
-            DecodePath.FIXED_WIDTH, leaf, wanted, when=physical == _INT32 and _signed(leaf)
-        )
-    if types.is_int64(wanted):
-        fits = physical == _INT64 and _signed(leaf) and _timestamp_unit(leaf) is None
-        return _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=fits)
-    if types.is_timestamp(wanted):
-        if physical != _INT64:
+    traits = TRAITS_BY_ID.get(wanted.id)
+    plain = DecodePath.BY_PYARROW if traits is None else _PATHS[traits.physical]
+    if traits is None or plain is DecodePath.BY_PYARROW:
+        return DecodePath.BY_PYARROW
+    fits = leaf.physical_type == traits.physical
+    if traits.mark is not None:
+        unit = _unit(leaf, traits.mark)
+        if not fits or (wanted.unit == "s" and unit == "ms"):
             return DecodePath.BY_PYARROW
-        fits = _timestamp_unit(leaf) == wanted.unit
-        seconds = wanted.unit == "s" and _timestamp_unit(leaf) == "ms"
-        return (
-            DecodePath.BY_PYARROW
-            if seconds
-            else _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=fits)
-        )
-    if types.is_float32(wanted):
-        return _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=physical == _FLOAT)
-    if types.is_float64(wanted):
-        return _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=physical == _DOUBLE)
-    return DecodePath.BY_PYARROW
+        fits = unit == wanted.unit
+    elif plain is DecodePath.FIXED_WIDTH:
+        fits = fits and _signed(leaf) and all(_unit(leaf, mark) is None for mark in _MARKS)
+    return _fits(plain, leaf, wanted, when=fits)
 
 
 def _fits(plain: DecodePath, leaf: Leaf, wanted: pa.DataType, *, when: bool) -> DecodePath:
@@ -132,14 +127,14 @@ def _signed(leaf: Leaf) -> bool:
     return leaf.element.get(6) not in _UNSIGNED
 
 
-def _timestamp_unit(leaf: Leaf) -> str | None:
-    """Return the unit of a timestamp column; None if it is not a timestamp or is contradictory."""
-    converted = _CONVERTED_UNITS.get(leaf.element.get(6, -1))
-    logical = (leaf.element.get(10) or {}).get(8)
+def _unit(leaf: Leaf, mark: TimeMark) -> str | None:
+    """Return the unit of a column of times; None if it has no such mark, or contradictory ones."""
+    converted = mark.converted.get(leaf.element.get(6, -1))
+    logical = (leaf.element.get(10) or {}).get(mark.logical)
     if logical is None:
         return converted
     units: dict[int, Any] = logical.get(2) or {}
-    unit = _TIMESTAMP_UNITS.get(next(iter(units), -1))
+    unit = _UNITS.get(next(iter(units), -1))
     return unit if converted in (None, unit) else None
 
 
@@ -174,18 +169,13 @@ def as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _may_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_timestamp(wanted):
-        return bool(types.is_timestamp(found))
-    if types.is_decimal(wanted) or types.is_decimal(found):
-        return bool(types.is_decimal(found)) and (found.precision, found.scale) == (
+    if pa.types.is_decimal(wanted) or pa.types.is_decimal(found):
+        return bool(pa.types.is_decimal(found)) and (found.precision, found.scale) == (
             wanted.precision,
             wanted.scale,
         )
-    text = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
-    if any(is_text(found) for is_text in text):
-        return any(is_text(wanted) for is_text in text)
-    return False
+    traits = TRAITS_BY_ID.get(wanted.id)
+    return traits is not None and bool(traits.renamed_from(found))
 
 
 # ---------------------------------------------------------------- values
@@ -403,11 +393,8 @@ class ArrowValues:
 
 def comparable_array(array: pa.Array) -> pa.Array:
     """Return key values as integers or binary, whose order is the order of keys."""
-    if pa.types.is_string(array.type):
-        return array.view(pa.binary())
-    if pa.types.is_date32(array.type):
-        return array.view(pa.int32())
-    return array.view(pa.int64()) if pa.types.is_timestamp(array.type) else array
+    items = KEY_ITEMS.get(array.type.id)
+    return array if items is None else array.view(items)
 
 
 def bisect_values(value_at: Callable[[int], Any], key: Any, low: int, end: int) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from struct import pack
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.columns.any_values import checked_column
+from sleeper.columns.type_traits import key_traits_of
 from sleeper.errors import QueryInvalid
 from sleeper.lookup.key_search import Found, read_rows
 from sleeper.lookup.parquet.file_end import ReadRanges
@@ -30,17 +30,12 @@ def one_key_batch(key: Key, arrow_schema: pa.Schema) -> pa.RecordBatch:
 
 def one_value(value: Any, kind: pa.DataType) -> pa.Array:
     """Return an array of one value, made from its bytes: `pa.array` would import pandas."""
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        body = value.encode() if isinstance(value, str) else value
-        ends = pa.py_buffer(pack("<ii", 0, len(body)))
-        return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(body)])
-    if isinstance(value, datetime):
-        epoch = datetime(1970, 1, 1, tzinfo=value.tzinfo)
-        value = (value - epoch) // timedelta(microseconds=1)
-    elif isinstance(value, date):
-        value = (value - date(1970, 1, 1)).days
+    item = key_traits_of(kind).to_item(value)
+    if isinstance(item, bytes):
+        ends = pa.py_buffer(pack("<ii", 0, len(item)))
+        return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(item)])
     width = "<i" if kind.bit_width == 32 else "<q"
-    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(pack(width, value))])
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(pack(width, item))])
 
 
 def key_batch(keys: object, schema: Schema, arrow_schema: pa.Schema) -> pa.RecordBatch:

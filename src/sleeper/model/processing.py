@@ -15,13 +15,11 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeVar, cast, get_args
 
 from sleeper.errors import BadRequest, PropertiesInvalid
+from sleeper.model.column_types import traits_of
 from sleeper.model.schema import (
-    DecimalType,
     Field,
     FieldType,
-    ListType,
     MapType,
-    Primitive,
     Schema,
     type_to_text,
 )
@@ -35,18 +33,7 @@ FILTERS: Final = "sleeper.table.filters"
 AGGREGATIONS: Final = "sleeper.table.aggregations"
 FUNCTION: Final = "sleeper.table.function"
 
-_NUMBERS = (Primitive.INT, Primitive.LONG, Primitive.FLOAT, Primitive.DOUBLE)
-_ORDERED = (
-    *_NUMBERS,
-    Primitive.STRING,
-    Primitive.BYTES,
-    Primitive.DATE,
-    Primitive.TIMESTAMP,
-    Primitive.TIMESTAMP_NTZ,
-)
-_COUNTING = (Primitive.INT, Primitive.LONG)
 _KNOW_NULLS = ("first", "last", "count")
-_AGEING = (Primitive.LONG, Primitive.DATE, Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +238,8 @@ def _parse_filters(text: str, schema: Schema) -> tuple[AgeOff, ...]:
     if name not in by_name:
         raise ValueError(f"the schema has no field {name!r}; it has {', '.join(by_name)}")
     kind = by_name[name].type
-    if kind not in _AGEING:
+    traits = traits_of(kind)
+    if traits is None or traits.ticks_at is None:
         raise ValueError(
             f"rows cannot age by field {name!r} of {type_to_text(kind)}, only by a LongType of "
             "milliseconds since 1970, a date or a timestamp"
@@ -318,10 +306,11 @@ def _check_against_schema(found: tuple[Aggregation, ...], schema: Schema) -> Non
 
 def _check_operation(aggregation: Aggregation, field: Field) -> None:
     operation, kind = aggregation.operation, field.type
+    traits = traits_of(kind)
     if operation in ("first", "last"):
         return
     if operation == "count":
-        fits = kind in _COUNTING
+        fits = traits is not None and traits.counts
         wanted = "an IntType or a LongType, which becomes the number"
     elif isinstance(kind, MapType):
         fits = operation.startswith("map_") and _is_number(kind.value)
@@ -330,7 +319,7 @@ def _check_operation(aggregation: Aggregation, field: Field) -> None:
         fits = _is_number(kind)
         wanted = "a number"
     else:
-        fits = not operation.startswith("map_") and (_is_number(kind) or kind in _ORDERED)
+        fits = not operation.startswith("map_") and traits is not None and traits.is_ordered
         wanted = "a map" if operation.startswith("map_") else "a type with an order"
     if not fits:
         raise ValueError(
@@ -373,4 +362,5 @@ def _check_together(processing: Processing) -> None:
 
 
 def _is_number(kind: FieldType) -> bool:
-    return not isinstance(kind, ListType) and (isinstance(kind, DecimalType) or kind in _NUMBERS)
+    traits = traits_of(kind)
+    return traits is not None and traits.is_number

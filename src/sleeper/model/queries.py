@@ -24,7 +24,8 @@ from operator import index
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
-from sleeper.model.keys import Key, checked_value, plain_instant
+from sleeper.model.column_types import plain_instant
+from sleeper.model.keys import Key, checked_value
 from sleeper.model.ranges import (
     Range,
     Region,

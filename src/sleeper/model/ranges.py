@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sleeper.errors import QueryInvalid
+from sleeper.model.column_types import key_traits
 from sleeper.model.keys import (
     Key,
     after_prefix,
@@ -19,7 +20,7 @@ from sleeper.model.keys import (
     next_value,
     smallest_value,
 )
-from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.model.schema import Field, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def prefix_range(field: Field, prefix: object) -> Range:
     Raises:
         QueryInvalid: the field has another type, or the prefix is not of its type.
     """
-    if key_type(field) not in (Primitive.STRING, Primitive.BYTES):
+    if not key_traits(key_type(field)).has_prefixes:
         raise QueryInvalid(
             f"key field {field.name!r} has no prefixes, because it is neither a string nor bytes: "
             f"give its values by range={{{field.name!r}: (min, max)}}"

@@ -13,57 +13,26 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as stored
-from enum import Enum
 from functools import partial
 from typing import Any
 
 from sleeper.errors import SchemaInvalid
+from sleeper.model.column_types import KEY_TYPES, DecimalType, Primitive
 from sleeper.notebook_html import NotebookHtml
 
-
-class Primitive(Enum):
-    """A type without parameters; the value is its name in JSON.
-
-    `TimestampType` is a time in UTC, `TimestampNtzType` a time without a zone; both
-    count microseconds. Floats are values only: -0.0 and NaN have no agreed order.
-    """
-
-    INT = "IntType"
-    LONG = "LongType"
-    STRING = "StringType"
-    BYTES = "ByteArrayType"
-    DATE = "DateType"
-    TIMESTAMP = "TimestampType"
-    TIMESTAMP_NTZ = "TimestampNtzType"
-    FLOAT = "FloatType"
-    DOUBLE = "DoubleType"
-    BOOLEAN = "BooleanType"
-
-
-KEY_TYPES = (
-    Primitive.INT,
-    Primitive.LONG,
-    Primitive.STRING,
-    Primitive.BYTES,
-    Primitive.DATE,
-    Primitive.TIMESTAMP,
-    Primitive.TIMESTAMP_NTZ,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class DecimalType(NotebookHtml):
-    """Exact decimal numbers of `precision` digits, `scale` of them after the point."""
-
-    precision: int
-    scale: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.precision <= 38 or not 0 <= self.scale <= self.precision:
-            raise SchemaInvalid(
-                f"DecimalType needs 1 <= precision <= 38 and 0 <= scale <= precision, "
-                f"not precision {self.precision}, scale {self.scale}"
-            )
+__all__ = [
+    "KEY_TYPES",
+    "DecimalType",
+    "Field",
+    "FieldType",
+    "ListType",
+    "MapType",
+    "Primitive",
+    "Schema",
+    "type_from_json",
+    "type_to_json",
+    "type_to_text",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from sleeper.errors import MissingExtra
+from sleeper.model.column_types import TYPE_TRAITS, traits_of
 from sleeper.model.formats.query_json import regions_to_json
 from sleeper.model.keys import key_type, next_value, smallest_value, value_to_text
 from sleeper.model.queries import LeafQuery, checked_columns
 from sleeper.model.ranges import Region, whole_region
-from sleeper.model.schema import Field, FieldType, Primitive, Schema
+from sleeper.model.schema import Field, FieldType, Schema
 from sleeper.spark.data_source.open_table import TableFiles
 from sleeper.spark.data_source.schema import to_spark_schema, to_spark_type
 from sleeper.spark.worker_python import check_worker_python
@@ -187,7 +188,8 @@ def _selected(name: str, kind: FieldType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
 
     column = F.col(_quoted(name))
-    if kind not in (Primitive.FLOAT, Primitive.DOUBLE):
+    traits = traits_of(kind)
+    if traits is None or not traits.has_nan:
         return column
     return F.nanvl(column, F.lit(math.nan).cast(to_spark_type(kind))).alias(name)
 
@@ -219,6 +221,6 @@ def _literal(field: Field, value: Any) -> Column:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
 
     kind = key_type(field)
-    if kind in (Primitive.INT, Primitive.LONG, Primitive.STRING, Primitive.BYTES):
+    if TYPE_TRAITS[kind].spark_takes_values:
         return F.lit(value).cast(to_spark_type(kind))
     return F.lit(value_to_text(kind, value)).cast(to_spark_type(kind))

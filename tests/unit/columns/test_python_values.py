@@ -17,8 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sleeper.columns.any_values import checked_column
-from sleeper.columns.arrow_types import arrow_type
 from sleeper.columns.python_values import MISFITS, python_array
+from sleeper.columns.type_traits import arrow_type
 from sleeper.engine.arrow_schema import conform, to_arrow
 from sleeper.engine.inputs.sources import batches_of_dicts
 from sleeper.errors import InputSchemaMismatch, QueryInvalid

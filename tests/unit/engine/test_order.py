@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.columns.arrow_types import arrow_type
+from sleeper.columns.type_traits import arrow_type
 from sleeper.engine.sorting.key_order import OrderedRows
 from sleeper.model.schema import KEY_TYPES, Primitive
 

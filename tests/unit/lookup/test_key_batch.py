@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,16 +12,7 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.errors import QueryInvalid
 from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
 from sleeper.model.schema import Field, Primitive, Schema
-
-VALUES = {
-    Primitive.INT: st.integers(-(2**31), 2**31 - 1),
-    Primitive.LONG: st.integers(-(2**63), 2**63 - 1),
-    Primitive.STRING: st.text(),
-    Primitive.BYTES: st.binary(),
-    Primitive.DATE: st.dates(),
-    Primitive.TIMESTAMP: st.datetimes(timezones=st.just(UTC)),
-    Primitive.TIMESTAMP_NTZ: st.datetimes(),
-}
+from tests.unit.key_values import KEY_VALUES
 
 
 def one_field(kind: Primitive) -> Schema:
@@ -39,8 +28,8 @@ class TestOneKey:
     @given(st.data())
     def test_holds_the_value_as_arrow_would(self, data):
         """Made from bytes, it equals what pyarrow makes of the value, for every key type."""
-        kind = data.draw(st.sampled_from([*VALUES]))
-        value = data.draw(VALUES[kind])
+        kind = data.draw(st.sampled_from([*KEY_VALUES]))
+        value = data.draw(KEY_VALUES[kind])
         arrow_schema = to_arrow(one_field(kind))
 
         batch = one_key_batch((value,), arrow_schema)

@@ -20,22 +20,14 @@ from sleeper.model.keys import (
     value_to_text,
 )
 from sleeper.model.schema import KEY_TYPES, Field, Primitive
+from tests.unit.key_values import KEY_VALUES
 
 utf8_text = st.text(st.characters(exclude_categories=["Cs"]))
-VALUES = {
-    Primitive.INT: st.integers(-(2**31), 2**31 - 1),
-    Primitive.LONG: st.integers(-(2**63), 2**63 - 1),
-    Primitive.STRING: utf8_text,
-    Primitive.BYTES: st.binary(),
-    Primitive.DATE: st.dates(),
-    Primitive.TIMESTAMP: st.datetimes(timezones=st.just(UTC)),
-    Primitive.TIMESTAMP_NTZ: st.datetimes(),
-}
 kinds_and_values = st.sampled_from(KEY_TYPES).flatmap(
-    lambda kind: st.tuples(st.just(kind), VALUES[kind])
+    lambda kind: st.tuples(st.just(kind), KEY_VALUES[kind])
 )
 kinds_and_pairs = st.sampled_from(KEY_TYPES).flatmap(
-    lambda kind: st.tuples(st.just(kind), VALUES[kind], VALUES[kind])
+    lambda kind: st.tuples(st.just(kind), KEY_VALUES[kind], KEY_VALUES[kind])
 )
 
 

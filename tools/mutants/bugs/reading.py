@@ -131,8 +131,8 @@ BUGS = (
         name="windows-of-zeros-left-out",
         breaks="Pages whose greatest key ends in a zero byte are not checked.",
         module="engine/scan/verified_pages.py",
-        right='        return value[:BOUND_WIDTH_MAX].rstrip(b"\\0")\n',
-        wrong="        return value[:BOUND_WIDTH_MAX]\n",
+        right='        return item[:BOUND_WIDTH_MAX].rstrip(b"\\0")\n',
+        wrong="        return item[:BOUND_WIDTH_MAX]\n",
         tests=DAMAGE,
     ),
     Bug(

@@ -79,7 +79,7 @@ BUGS = (
         name="sketch-not-bounded",
         breaks="A few kilobytes of a sketch become gigabytes of memory.",
         module="engine/writing/stored_sketch.py",
-        right="    body = inflater.decompress(deflated, _INFLATED_BYTES_MAX)\n",
+        right="    body = inflater.decompress(deflated, _ITEMS_BYTES_MAX)\n",
         wrong="    body = inflater.decompress(deflated)\n",
         tests=("tests/unit/engine/writing/test_sketch.py", "-k", "memory"),
     ),

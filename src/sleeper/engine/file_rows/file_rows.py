@@ -105,11 +105,13 @@ class _WantedRegions:
     ) -> _WantedRegions:
         whole = [Range(smallest_value(key_type(field)), None) for field in schema.row_keys]
         free = [region for region in regions if [*region.ranges[1:]] == whole[1:]]
+        first_key = arrow_schema.field(0).type
         containers = [
-            (*first_key_limits([region])[0], _is_exact(region.ranges[0].min)) for region in free
+            (*first_key_limits([region], first_key)[0], _is_exact(region.ranges[0].min))
+            for region in free
         ]
         containers.sort(key=itemgetter(0, 2, 1))  # of equal lower limits the exact ones come last
-        limits = first_key_limits(regions) if regions else ()
+        limits = first_key_limits(regions, first_key) if regions else ()
         return cls(regions, limits, containers, schema, arrow_schema)
 
     def surely_contain(self, bounds: PageBounds, place: int) -> bool:

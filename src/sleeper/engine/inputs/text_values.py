@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.columns.exact_cast import is_text
+from sleeper.columns.type_traits import is_text
 from sleeper.engine.panics import translated_panics
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.columns.type_traits import TRAITS_BY_ID
 from sleeper.errors import SchemaInvalid
 from sleeper.model.processing import Aggregation, Processing
 from sleeper.model.schema import Schema
@@ -296,25 +297,16 @@ def _aggregate(column: pa.Array, aggregation: Aggregation, groups: _Groups) -> p
 def _combined(column: pa.Array, operation: str, starts: Any) -> pa.Array:
     if pa.types.is_map(column.type):
         return _aggregate_map(column, operation, starts)
-    if _is_fixed_number(column.type):
+    traits = TRAITS_BY_ID.get(column.type.id)
+    if traits is not None and traits.numbers is not None:
         return _reduce(column, operation, starts)
     groups = {"group": pa.array(_group_of_each(starts, len(column)))}
     return _aggregate_groups(groups, column, operation).column("value").combine_chunks()
 
 
-def _is_fixed_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_date32(kind)
-    )
-
-
 def _reduce(column: pa.Array, operation: str, starts: Any) -> pa.Array:
     """Aggregate each run of a column of numbers; NumPy wraps around where a sum overflows."""
-    as_integers = pa.int32() if column.type.bit_width == 32 else pa.int64()
-    numbers = column if pa.types.is_floating(column.type) else column.cast(as_integers)
+    numbers = column.cast(TRAITS_BY_ID[column.type.id].numbers)
     values = numbers.to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore", over="ignore"):  # the sum of both infinities is NaN
         reduced = _REDUCTIONS[operation].reduceat(values, starts, dtype=values.dtype)

@@ -12,17 +12,16 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.columns.type_traits import TRAITS_BY_ID
 from sleeper.engine.processing.aggregations import Overflow, aggregate_rows
 from sleeper.engine.processing.table_function import apply_table_function
+from sleeper.model.column_types import TYPE_TRAITS
 from sleeper.model.processing import AgeOff, Processing
 from sleeper.model.schema import Schema
 
 # ---------------------------------------------------------------- filters
 #
 # Drops rows that are too old.
-
-_MS_PER_DAY = 86_400_000
-_US_PER_MS = 1000
 
 
 def apply_age_off(
@@ -38,12 +37,11 @@ def apply_age_off(
 
 def _later_than(column: pa.Array, limit_ms: int) -> pa.Array:
     """Return whether each time is after a limit, compared as integers; null for null."""
-    if pa.types.is_date32(column.type):
-        instants, limit = column.cast(pa.int32()).cast(pa.int64()), limit_ms // _MS_PER_DAY
-    elif pa.types.is_timestamp(column.type):
-        instants, limit = column.cast(pa.int64()), limit_ms * _US_PER_MS
-    else:
-        instants, limit = column, limit_ms
+    row = TRAITS_BY_ID[column.type.id]
+    ticks_at = TYPE_TRAITS[row.kind].ticks_at
+    assert ticks_at is not None  # rows age by no other field
+    limit = ticks_at(limit_ms)
+    instants = column.cast(row.numbers).cast(pa.int64())
     if limit < -(2**63):  # earlier than any value
         return pc.is_valid(column)
     return pc.greater(instants, pa.scalar(limit, pa.int64()))

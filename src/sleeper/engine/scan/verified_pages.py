@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -19,18 +18,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sleeper.columns.type_traits import key_traits_of
 from sleeper.engine.scan.page_checksums import verify_some_pages
 from sleeper.engine.scan.page_runs import PageRun
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
+from sleeper.model.column_types import KeyTraits, Primitive, key_traits
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Range, Region, whole_region
-from sleeper.model.schema import Primitive, Schema
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+from sleeper.model.schema import Schema
 
 Limits = Sequence[tuple[Any, Any]]
 """Ranges of the first row key, comparable with bounds of pages, ordered by their least values."""
@@ -150,7 +148,7 @@ class VerifiedPages:
         bound = index.columns(self._arrow_schema)
         key_leaf = bound[self._arrow_schema.names[0]].leaf
         leaves = tuple(leaf for name in columns for leaf in bound[name].column.leaves)
-        limits = first_key_limits(regions) if regions else None
+        limits = first_key_limits(regions, self._arrow_schema.field(0).type) if regions else None
         bounds = index.group_bounds(key_leaf)
         row_counts = index.footer.row_counts
         groups = [
@@ -222,11 +220,13 @@ class _CheckedFile:
                 yield PageRun(run.group, run.leaf, first, flags.rfind(0, first, run.end) + 1)
 
 
-def first_key_limits(regions: Sequence[Region]) -> Limits:
+def first_key_limits(regions: Sequence[Region], first_key: pa.DataType) -> Limits:
     """Return the ranges of the first row key of some regions, comparable with bounds of pages."""
+    traits = key_traits_of(first_key)
     sides = [region.ranges[0] for region in regions]
     limits = [
-        (_as_bound(side.min), None if side.max is None else _as_bound(side.max)) for side in sides
+        (_as_bound(traits, side.min), None if side.max is None else _as_bound(traits, side.max))
+        for side in sides
     ]
     open_end = _HIGHEST_BYTES if isinstance(limits[0][0], bytes) else np.iinfo(np.int64).max
     return sorted((low, open_end if high is None else high) for low, high in limits)
@@ -235,15 +235,12 @@ def first_key_limits(regions: Sequence[Region]) -> Limits:
 _HIGHEST_BYTES = b"\xff" * BOUND_WIDTH_MAX
 
 
-def _as_bound(value: Any) -> int | bytes:
+def _as_bound(traits: KeyTraits, value: Any) -> int | bytes:
     """Return a key value in the form of bounds: bytes of limited width without trailing zeros."""
-    if isinstance(value, str):
-        value = value.encode()
-    if isinstance(value, bytes):
-        return value[:BOUND_WIDTH_MAX].rstrip(b"\0")
-    if isinstance(value, datetime):
-        return (value - _EPOCH.replace(tzinfo=value.tzinfo)) // _MICROSECOND
-    return (value - _EPOCH.date()).days if isinstance(value, date) else int(value)
+    item = traits.to_item(value)
+    if isinstance(item, bytes):
+        return item[:BOUND_WIDTH_MAX].rstrip(b"\0")
+    return item
 
 
 def places_between(bounds: PageBounds, limits: Limits | None) -> list[tuple[int, int]]:
@@ -348,17 +345,11 @@ def key_value(kind: Primitive, bound: Any) -> Any | None:
 
     A bound may be truncated, so the value may be a little less.
     """
-    match kind:
-        case Primitive.STRING:
-            return bytes(bound).decode(errors="ignore")
-        case Primitive.BYTES:
-            return bytes(bound)
-        case Primitive.INT | Primitive.LONG:
-            return int(bound)
+    traits = key_traits(kind)
+    if isinstance(bound, bytes):
+        cut = bound.decode(errors="ignore").encode() if traits.is_text else bytes(bound)
+        return traits.from_item(cut)
     try:
-        if kind is Primitive.DATE:
-            return date(1970, 1, 1) + timedelta(days=int(bound))
-        zone = smallest_value(kind).tzinfo
-        return _EPOCH.replace(tzinfo=zone) + timedelta(microseconds=int(bound))
+        return traits.from_item(int(bound))
     except OverflowError:
         return None

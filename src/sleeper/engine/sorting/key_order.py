@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sleeper.columns.type_traits import TRAITS_BY_ID
 from sleeper.engine.panics import translated_panics
 
 if TYPE_CHECKING:
@@ -155,23 +156,15 @@ def key_at(table: pa.Table, row: int, key_names: Sequence[str]) -> tuple[Any, ..
 
 
 def _comparable(scalar: Any) -> Any:
-    if isinstance(scalar, pa.TimestampScalar | pa.Date32Scalar):
-        return scalar.value
-    return scalar.as_py()
+    """Return an item, or the text of a key; `as_py` has not every time."""
+    traits = TRAITS_BY_ID.get(scalar.type.id)
+    has_ticks = traits is not None and traits.limits is not None
+    return scalar.value if has_ticks else scalar.as_py()
 
 
 def _is_plain(kind: pa.DataType) -> bool:
     """Return whether polars returns values of a type unchanged."""
-    is_ = pa.types
-    return bool(
-        is_.is_integer(kind)
-        or is_.is_string(kind)
-        or is_.is_binary(kind)
-        or is_.is_date32(kind)
-        or is_.is_timestamp(kind)
-        or is_.is_boolean(kind)
-        or kind in (pa.float32(), pa.float64())
-    )
+    return kind.id in TRAITS_BY_ID or bool(pa.types.is_integer(kind))
 
 
 def _index_in_order(
@@ -210,11 +203,10 @@ def _compared(
 
 def _leading_numbers(column: pa.ChunkedArray) -> _Numbers:
     """Return numbers in the order of keys; keys with equal numbers may differ."""
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    as_numbers = TRAITS_BY_ID[column.type.id].numbers
+    if as_numbers is None:
         return _prefixes(column)
-    plain = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers: _Numbers = plain.to_numpy()
+    numbers: _Numbers = column.cast(as_numbers).to_numpy()
     return numbers
 
 

@@ -16,6 +16,12 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sleeper.columns.type_traits import (
+    KEY_LAYOUT,
+    OTHER_LAYOUT,
+    TRAITS_BY_ID,
+    ColumnLayout,
+)
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.writing.stored_sketch import SketchBuilder, sketch_place_bytes
@@ -34,27 +40,6 @@ from sleeper.ports.objects import Output
 # Chooses codec and encoding of each column of a data file.
 #
 # Every writer of data files asks here, so that files do not depend on who wrote them.
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnLayout:
-    """How the pages of one column are written.
-
-    Attributes:
-        codec: Compression, by pyarrow's name: "zstd", "lz4" (raw blocks), "none" ...
-        level: Level of the codec; None is the codec's default.
-        encoding: Parquet's name of an encoding; None for PLAIN, or for a dictionary.
-    """
-
-    codec: str
-    level: int | None = None
-    encoding: str | None = None
-
-
-_KEYS = ColumnLayout("zstd", 1)
-_NUMBERS = ColumnLayout("lz4")  # plain: differences take longer to look up (docs/decisions)
-_TEXTS = ColumnLayout("zstd", 3, "DELTA_LENGTH_BYTE_ARRAY")
-_OTHERS = ColumnLayout("zstd", 3)
 
 
 def column_layouts(
@@ -109,13 +94,10 @@ def pyarrow_options(
 
 
 def _layout(kind: pa.DataType, *, is_key: bool) -> ColumnLayout:
-    types = pa.types
     if is_key:
-        return _KEYS  # found by bisection of PLAIN values
-    if types.is_string(kind) or types.is_binary(kind):
-        return _TEXTS
-    whole = types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind)
-    return _NUMBERS if whole else _OTHERS
+        return KEY_LAYOUT
+    traits = TRAITS_BY_ID.get(kind.id)
+    return OTHER_LAYOUT if traits is None else traits.layout
 
 
 # ---------------------------------------------------------------- sealed output

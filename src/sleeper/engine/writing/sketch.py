@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
@@ -20,9 +19,10 @@ import pyarrow as pa
 
 from sleeper.engine.sorting.key_order import OrderedRows
 from sleeper.errors import SplitPointsInvalid
+from sleeper.model.column_types import Primitive, key_traits
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Range
-from sleeper.model.schema import Field, Primitive
+from sleeper.model.schema import Field
 
 # ---------------------------------------------------------------- systematic sample
 #
@@ -233,20 +233,9 @@ def _merged(parts: tuple[Distribution, ...]) -> Distribution:
     return Distribution(parts[0].kind, values, list(accumulate(weights)))
 
 
-_EPOCHS = {
-    Primitive.TIMESTAMP: datetime(1970, 1, 1, tzinfo=UTC),
-    Primitive.TIMESTAMP_NTZ: datetime(1970, 1, 1),  # noqa: DTZ001
-}
-_EPOCH_DAY = date(1970, 1, 1)
-
-
 def number_of(kind: Primitive, value: Any) -> Any:
     """Return a value of a field in the form of a sketch, which has the same order."""
-    if kind is Primitive.DATE:
-        return (value - _EPOCH_DAY).days
-    if kind in _EPOCHS:
-        return (value - _EPOCHS[kind]) // timedelta(microseconds=1)
-    return value.encode() if kind is Primitive.STRING else value
+    return key_traits(kind).to_item(value)
 
 
 def value_of(kind: Primitive, item: Any) -> Any:
@@ -255,8 +244,4 @@ def value_of(kind: Primitive, item: Any) -> Any:
     Raises:
         ValueError, OverflowError: it is no value of this type.
     """
-    if kind is Primitive.DATE:
-        return _EPOCH_DAY + timedelta(days=item)
-    if kind in _EPOCHS:
-        return _EPOCHS[kind] + timedelta(microseconds=item)
-    return item.decode() if kind is Primitive.STRING else item
+    return key_traits(kind).from_item(item)

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datasketches import PyLongsSerDe, PyObjectSerDe, quantiles_items_sketch
 
+from sleeper.columns.type_traits import ARROW_TRAITS
 from sleeper.engine.writing.sketch import Distribution, Sketches, SystematicSample, value_of
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound, ObjectTooShort
 from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges, range_reader, read_file_end
@@ -66,7 +67,7 @@ def read_items(data: memoryview, schema: Schema) -> Sketches:
             raise ValueError(f"row key {field.name!r} is of {field.type}, its sketch of {kind}")
         start = offset + _FIELD.size
         offset = start + size
-        sketch = quantiles_items_sketch.deserialize(_inflated(data[start:offset]), _SERDES[kind]())
+        sketch = quantiles_items_sketch.deserialize(_inflated(data[start:offset]), _serde(kind))
         distributions.append(_distribution(kind, sketch, row_count, stride))
     return Sketches(row_count, tuple(distributions))
 
@@ -118,15 +119,8 @@ class _BytesSerDe(PyObjectSerDe):  # type: ignore[misc]
         return data[start : start + size], _LENGTH.size + size
 
 
-_SERDES: dict[Primitive, Callable[[], Any]] = {
-    Primitive.INT: PyLongsSerDe,
-    Primitive.LONG: PyLongsSerDe,
-    Primitive.STRING: _BytesSerDe,
-    Primitive.BYTES: _BytesSerDe,
-    Primitive.DATE: PyLongsSerDe,
-    Primitive.TIMESTAMP: PyLongsSerDe,
-    Primitive.TIMESTAMP_NTZ: PyLongsSerDe,
-}
+def _serde(kind: Primitive) -> Any:
+    return _BytesSerDe() if ARROW_TRAITS[kind].numbers is None else PyLongsSerDe()
 
 
 # ---------------------------------------------------------------- sketch bytes
@@ -156,14 +150,6 @@ _LEVEL = 1  # of the compression: adjacent keys are similar
 _Numbers = np.ndarray[Any, np.dtype[Any]]
 _WEIGHT = np.dtype("<i8")
 _OFFSET = np.dtype("<i4")
-_INT32, _INT64 = np.dtype("<i4"), np.dtype("<i8")
-_INTEGERS: dict[Primitive, np.dtype[Any]] = {
-    Primitive.INT: _INT32,
-    Primitive.LONG: _INT64,
-    Primitive.DATE: _INT32,
-    Primitive.TIMESTAMP: _INT64,
-    Primitive.TIMESTAMP_NTZ: _INT64,
-}
 
 
 class SketchBuilder:
@@ -253,11 +239,16 @@ def _codec() -> pa.Codec:
     return pa.Codec("zstd", _LEVEL)
 
 
+def _little_endian(numbers: pa.DataType) -> np.dtype[Any]:
+    found: np.dtype[Any] = np.dtype(numbers.to_pandas_dtype()).newbyteorder("<")
+    return found
+
+
 def _column_parts(column: pa.ChunkedArray, kind: Primitive) -> Iterator[bytes]:
     """Yield the values of a column: integers, or offsets and bytes."""
-    if kind in _INTEGERS:
-        plain = column.cast(pa.int32() if _INTEGERS[kind] is _INT32 else pa.int64())
-        yield plain.to_numpy().astype(_INTEGERS[kind]).tobytes()
+    numbers = ARROW_TRAITS[kind].numbers
+    if numbers is not None:
+        yield column.cast(numbers).to_numpy().astype(_little_endian(numbers)).tobytes()
         return
     values = column.combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # pyarrow returns one if there are no chunks
@@ -359,8 +350,9 @@ def _values(body: _Body, kind: Primitive, count: int) -> Callable[[_Numbers], Di
 
 def _array(body: _Body, kind: Primitive, count: int) -> pa.Array:
     """Take the values of a field as an array, and check that they are values of its type."""
-    if kind in _INTEGERS:
-        values = pa.array(body.numbers(_INTEGERS[kind], count))
+    traits = ARROW_TRAITS[kind]
+    if traits.numbers is not None:
+        values = pa.array(body.numbers(_little_endian(traits.numbers), count))
         for end in (pc.min(values).as_py(), pc.max(values).as_py()) if count else ():
             value_of(kind, end)
         return values
@@ -372,8 +364,7 @@ def _array(body: _Body, kind: Primitive, count: int) -> pa.Array:
     data = body.bytes_of(int(offsets[-1]))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     values = pa.Array.from_buffers(pa.binary(), count, buffers)
-    if kind is Primitive.STRING:
-        values.cast(pa.string())  # raises for what is no UTF-8
+    values.cast(traits.arrow)  # raises for text that is no UTF-8
     return values
 
 

@@ -15,10 +15,10 @@ from fastapi.responses import Response
 from sleeper.engine.sql.statements import check_operators
 from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid
 from sleeper.interfaces.json_documents import plain_value
+from sleeper.model.column_types import key_traits
 from sleeper.model.keys import key_type, value_from_json
-from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.model.schema import Field, Schema
 
-_AS_THEY_ARE = (Primitive.INT, Primitive.LONG, Primitive.STRING)
 _SQL_LENGTH_MAX = 16_384
 _OPERATORS_MAX = 500
 _ENDS = {"min", "minInclusive", "max", "maxInclusive"}
@@ -157,10 +157,10 @@ def _end(field: Field, value: Any) -> Any:
 
 def _value(field: Field, value: Any) -> Any:
     kind = key_type(field)
-    if kind not in _AS_THEY_ARE and value is not None and not isinstance(value, str):
-        what = "base64" if kind is Primitive.BYTES else "ISO 8601"
+    form = key_traits(kind).text_form
+    if form is not None and value is not None and not isinstance(value, str):
         raise QueryInvalid(
             f"{value!r:.200} is not a value for key field {field.name!r} of {kind.value}: it is "
-            f"text in {what}"
+            f"text in {form}"
         )
     return value_from_json(field, value)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
+from sleeper.model.column_types import key_traits
 from sleeper.model.formats.message_json import (
     MessageFields,
     folder_name_failures,
@@ -32,7 +33,7 @@ from sleeper.model.keys import (
 )
 from sleeper.model.queries import region_from_request
 from sleeper.model.ranges import Range, Region
-from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.model.schema import Field, Schema
 
 # ---------------------------------------------------------------- regions json
 #
@@ -84,7 +85,7 @@ def region_to_document(schema: Schema, region: Region) -> dict[str, Any]:
     document: dict[str, Any] = {_STRINGS_BASE64: True}
     for row_key, key_range in zip(schema.row_keys, region.ranges, strict=True):
         ends = _range_to_json(row_key, key_range)
-        if key_type(row_key) is Primitive.STRING and _STRINGS_BASE64 not in schema.row_key_names:
+        if key_traits(key_type(row_key)).is_text and _STRINGS_BASE64 not in schema.row_key_names:
             ends |= {end: _in_base64(ends[end]) for end in ("min", "max")}
         document[row_key.name] = ends
     return document
@@ -154,7 +155,7 @@ def _range_from_json(
 
 
 def _value_from_json(field: Field, value: Any, *, in_base64: bool) -> Any:
-    if in_base64 and isinstance(value, str) and key_type(field) is Primitive.STRING:
+    if in_base64 and isinstance(value, str) and key_traits(key_type(field)).is_text:
         return value_from_text(field, value, base64_encoded=True)
     return value_from_json(field, value)
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from sleeper.errors import QueryInvalid, SplitPointsInvalid
+from sleeper.model.column_types import key_traits
 from sleeper.model.keys import key_type, value_from_text, value_to_text
 from sleeper.model.partitions import checked_split_points
-from sleeper.model.schema import Primitive, Schema
+from sleeper.model.schema import Schema
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -24,7 +25,7 @@ def read_split_points(text: str, schema: Schema, *, base64_encoded: bool = False
 
     Empty lines at the end are ignored; an empty file has no split points.
 
-    >>> from sleeper.model.schema import Field
+    >>> from sleeper.model.schema import Field, Primitive
     >>> read_split_points("10\n20\n", Schema(row_keys=(Field("n", Primitive.LONG),)))
     [10, 20]
 
@@ -36,7 +37,7 @@ def read_split_points(text: str, schema: Schema, *, base64_encoded: bool = False
     content = text.removeprefix(_BYTE_ORDER_MARK).rstrip("\r\n")
     if not content:
         return []
-    raw = key_type(field) is Primitive.STRING and not base64_encoded
+    raw = key_traits(key_type(field)).is_text and not base64_encoded
     points = []
     for number, line in enumerate(re.split(r"\r\n|\n|\r", content), start=1):
         text = line if raw else line.strip()

@@ -9,24 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sleeper.errors import QueryInvalid
+from sleeper.model.column_types import TYPE_TRAITS
 from sleeper.model.queries import checked_columns
 from sleeper.model.schema import DecimalType, FieldType, ListType, MapType, Primitive, Schema
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
-
-_SPARK_TYPES: dict[Primitive, str] = {
-    Primitive.INT: "IntegerType",
-    Primitive.LONG: "LongType",
-    Primitive.STRING: "StringType",
-    Primitive.BYTES: "BinaryType",
-    Primitive.DATE: "DateType",
-    Primitive.TIMESTAMP: "TimestampType",
-    Primitive.TIMESTAMP_NTZ: "TimestampNTZType",
-    Primitive.FLOAT: "FloatType",
-    Primitive.DOUBLE: "DoubleType",
-    Primitive.BOOLEAN: "BooleanType",
-}
 
 
 def to_spark_schema(schema: Schema, columns: Sequence[str] | None = None) -> T.StructType:
@@ -54,7 +42,7 @@ def to_spark_type(kind: FieldType) -> T.DataType:
 
     match kind:
         case Primitive():
-            plain: T.DataType = getattr(T, _SPARK_TYPES[kind])()
+            plain: T.DataType = getattr(T, str(TYPE_TRAITS[kind].spark))()
             return plain
         case DecimalType(precision, scale):
             return T.DecimalType(precision, scale)

@@ -15,7 +15,8 @@ import pyspark.sql.datasource as spark_datasource
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from sleeper.errors import BadRequest
-from sleeper.model.schema import FieldType, ListType, MapType, Primitive
+from sleeper.model.column_types import traits_of
+from sleeper.model.schema import FieldType, ListType, MapType
 from sleeper.ports.ids import given_job_id
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.writer import (
@@ -71,10 +72,11 @@ class TableStreamWriter(DataSourceStreamWriter):
 def _holds_instants(kind: FieldType) -> bool:
     match kind:
         case ListType(element):
-            return element is Primitive.TIMESTAMP
+            return _holds_instants(element)
         case MapType(key, value):
-            return Primitive.TIMESTAMP in (key, value)
-    return kind is Primitive.TIMESTAMP
+            return _holds_instants(key) or _holds_instants(value)
+    traits = traits_of(kind)
+    return traits is not None and traits.is_instant
 
 
 def _as_dict(row: Any, instants: Sequence[str]) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from datasketches import quantiles_items_sketch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.columns.arrow_types import arrow_type
+from sleeper.columns.type_traits import arrow_type
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.writing.sketch import Sketches, estimate_split_points, union
 from sleeper.engine.writing.stored_sketch import (
-    _SERDES,
     SKETCHED_ROWS_MAX,
     SketchBuilder,
+    _serde,
     read_sketches,
 )
 from sleeper.errors import DataDamaged, FormatTooNew, SplitPointsInvalid
@@ -62,7 +62,7 @@ def of_first_form(values: list[bytes] | list[int], kind: Primitive, stride: int 
     sketch = quantiles_items_sketch(2048)
     for value in values:
         sketch.update(value)
-    body = sketch.serialize(_SERDES[kind]())
+    body = sketch.serialize(_serde(kind))
     return assembled_in_first_form(body, kind, len(values), stride)
 
 

@@ -270,6 +270,26 @@ def test_a_key_of_another_type_is_refused_by_name(client, instance):
 
 
 @pytest.mark.parametrize(
+    ("kind", "example"),
+    [
+        (pa.int32(), "a whole number"),
+        (pa.string(), "text"),
+        (pa.binary(), "base64"),
+        (pa.date32(), "such as 2026-01-31"),
+        (pa.timestamp("us", "UTC"), "such as 2026-01-31T12:00:00+00:00"),
+        (pa.timestamp("us"), "such as 2026-01-31T12:00:00"),
+    ],
+)
+def test_a_form_shows_what_a_key_looks_like(client, instance, kind, example):
+    """An example of the type of the field, beside its name."""
+    instance.create_table("t", pa.schema([("k", kind)]), row_keys=["k"])
+
+    words = Page(client.get("/page/tables/t/rows").text).words
+
+    assert f"k {example}\n" in words
+
+
+@pytest.mark.parametrize(
     "path",
     [
         "/page/nothing",

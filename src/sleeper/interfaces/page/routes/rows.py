@@ -28,8 +28,8 @@ from sleeper.interfaces.rest.json_values import checked_sql
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.statements.answered import sql_file
+from sleeper.model.column_types import key_traits
 from sleeper.model.keys import key_type, value_from_text
-from sleeper.model.schema import Field, Primitive
 from sleeper.pictures.markup import Markup
 from sleeper.pictures.views import row_grid
 from sleeper.tables.table import Table
@@ -82,7 +82,10 @@ def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[
         table=opened.name,
         by=by,
         kinds=list(_NAMES.items()),
-        fields=[(n, field.name, _hint(field)) for n, field in enumerate(opened.schema.row_keys)],
+        fields=[
+            (n, field.name, key_traits(key_type(field)).example)
+            for n, field in enumerate(opened.schema.row_keys)
+        ],
         values=values,
         sql_example=_statement(opened.name, most),
         limit=most,
@@ -220,16 +223,6 @@ def _statement(table: str, limit: int) -> str:
     """Return a statement to begin with."""
     name = table.replace('"', '""')
     return f'SELECT * FROM "{name}" LIMIT {limit}'  # noqa: S608 - shown in a form, not run
-
-
-def _hint(field: Field) -> str:
-    hints = {
-        Primitive.BYTES: "base64",
-        Primitive.DATE: "such as 2026-01-31",
-        Primitive.TIMESTAMP: "such as 2026-01-31T12:00:00+00:00",
-        Primitive.STRING: "text",
-    }
-    return hints.get(key_type(field), "a whole number")
 
 
 def _grid(rows: Rows, limit: int) -> tuple[Markup, str]:
