@@ -165,7 +165,7 @@ CLAIMS = (
             "tests/unit/tables/test_sweep_and_ingest.py",
             "tests/unit/tables/test_collectors_at_once.py",
         ),
-        quick=("tests/stories/test_old_instances.py", "tests/unit/operations"),
+        quick=("tests/stories/test_old_instances.py", "tests/unit/tables"),
         missing="an older Sleeper never reads what this one writes",
     ),
     Claim(

@@ -19,9 +19,9 @@ FAILURES = {
 _UNWANTED = "what is closed or removed is not wanted, and another error is on its way"
 ALLOWED = {
     "storage.local.opened_folder.signature_of": "a file that cannot be seen is looked at by who asks",
-    "engine.inputs.set_aside.drop": _UNWANTED,
-    "engine.writing.atomic_directory._remove_empty": "a folder that somebody uses may stay",
-    "engine.writing.unfinished_file.discard": _UNWANTED,
+    "engine.inputs.validated_input.drop": _UNWANTED,
+    "engine.writing.export._remove_empty": "a folder that somebody uses may stay",
+    "engine.writing.user_file.discard": _UNWANTED,
     "interfaces.cli.destroy._listed": "stacks may be left of an instance without data",
     "spark.java._wrapper_home": "without the user's folder a temporary one is as good",
     "spark.session._memory_bytes": "a machine without cgroups has no limit",

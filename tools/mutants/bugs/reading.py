@@ -25,7 +25,7 @@ BUGS = (
     Bug(
         name="columns-named-and-not-moved",
         breaks="The values of one column come under the name of another.",
-        module="tables/query.py",
+        module="tables/read_rows.py",
         right="return table if self.columns == self.read_columns else table.select(self.columns)",
         wrong="return table.rename_columns(self.columns)",
         tests=COLUMN_ORDER,
