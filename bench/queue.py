@@ -22,7 +22,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time, sleep
 
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.storage.local.jobs.job_queue import SqliteQueue
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 

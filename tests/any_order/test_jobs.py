@@ -22,7 +22,7 @@ from sleeper.errors import JobNotFound, StorageFailed
 from sleeper.instance.instance import Instance
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.memory import MemoryObjects
 from sleeper.workers.kinds.batcher import run_batcher

@@ -19,7 +19,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import JobNotFound
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from tests.spark.conftest import SHORT_LIVED
 from tests.stories.test_ingest_jobs import work

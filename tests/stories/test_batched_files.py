@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sleeper.errors import DataDamaged
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.kinds import batcher
 from sleeper.workers.kinds.batcher import run_batcher

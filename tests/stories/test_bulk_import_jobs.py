@@ -14,7 +14,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import SubmissionFailed
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.driver_process import run_driver

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.model.jobs.events import JobEventType, JobKind
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.events import JobEventType
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.jobs.statuses import JobState
 from tests.stories.test_ingest_jobs import instance, work, written
 

@@ -15,8 +15,9 @@ import pytest
 
 import sleeper
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.jobs.statuses import JobState
 from sleeper.state.transactions import commit_request
 from sleeper.workers.kinds.ingest import IngestReader, IngestWork

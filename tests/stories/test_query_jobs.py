@@ -13,7 +13,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import JobNotFound, QueryInvalid
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.workers.serve.timers import Timers, timers_of
 from tests.stories.test_ingest_jobs import instance, work

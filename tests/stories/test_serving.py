@@ -18,7 +18,7 @@ import pytest
 
 import sleeper
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.serve.timers import Timers, timers_of
 from tests.unit.interfaces.command_line import sleeper as command

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.deploy.names import DeployedNames
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.storage.aws.deployment.table_index import INDEX_TABLES, REVISION_TABLES, STATE_TABLES
 from sleeper.storage.aws.dynamo_tables import DynamoTable
 from sleeper.storage.aws.jobs.dynamo_tracker import (

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QUEUES, QueueName
+from sleeper.model.stacks import StackName
 from sleeper.storage.aws.clients import resource_prefix
 from sleeper.storage.aws.deployment.names import InstanceNames
 from sleeper.storage.aws.dynamo_tables import DynamoTable
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames, sqs_names
 
 _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", ""))
-_OPERATION_QUEUES: Final = {
-    "GarbageCollectorStack": ("GCJobQ.fifo", "GCJobDLQ.fifo"),
-    "PartitionSplittingStack": ("FindPartitionsToSplitQ.fifo", "FindPartitionsToSplitDLQ.fifo"),
-    "TableMetricsStack": ("MetricsJobQ.fifo", "MetricsJobDLQ.fifo"),
+
+
+@dataclass(frozen=True, slots=True)
+class TableOperation:
+    """An operation on every online table, which a stack runs. Its queues have upstream's names.
+
+    Attributes:
+        name: What handlers call it.
+        function: The name of its function, after the instance's prefix.
+        in_sqs: The names of its queue, with a message for each table, and of that of its dead
+            letters, after the prefix.
+    """
+
+    name: str
+    function: str
+    in_sqs: tuple[str, str]
+
+    @property
+    def trigger(self) -> str:
+        """The name of the function that sends the messages, after the instance's prefix."""
+        return f"{self.function}-trigger"
+
+
+TABLE_OPERATIONS: Final[Mapping[StackName, TableOperation]] = {
+    StackName.GARBAGE: TableOperation(
+        "collect", "garbage-collector", ("GCJobQ.fifo", "GCJobDLQ.fifo")
+    ),
+    StackName.SPLITTING: TableOperation(
+        "split",
+        "partition-splitter",
+        ("FindPartitionsToSplitQ.fifo", "FindPartitionsToSplitDLQ.fifo"),
+    ),
+    StackName.METRICS: TableOperation(
+        "measure", "table-metrics", ("MetricsJobQ.fifo", "MetricsJobDLQ.fifo")
+    ),
 }
-"""Upstream's names of queues with a message for each table, and of those of dead letters."""
+"""The operations, by the stacks that run them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +107,7 @@ class DeployedNames:
 
     def queues(self, name: QueueName) -> SqsNames:
         """Return the names of the queue of a kind of jobs, and of its dead letters."""
-        return sqs_names(self.prefix, name, fifo=name is QueueName.COMMIT)
+        return sqs_names(self.prefix, name, fifo=QUEUES[name].fifo)
 
     def queue(self, name: QueueName) -> str:
         """Return the name of the queue of a kind of jobs."""
@@ -84,9 +117,9 @@ class DeployedNames:
         """Return the name of the queue of their dead letters."""
         return self.queues(name).dead
 
-    def operation_queues(self, stack: str) -> SqsNames:
+    def operation_queues(self, operation: TableOperation) -> SqsNames:
         """Return the names of the queue of an operation on tables, and of its dead letters."""
-        queue, dead = _OPERATION_QUEUES[stack]
+        queue, dead = operation.in_sqs
         return SqsNames(self.prefix + queue, self.prefix + dead)
 
     def queue_url(self, queue: str) -> str:
@@ -127,7 +160,7 @@ class DeployedNames:
         """Return the name of a function."""
         return self.named(what)
 
-    def stack(self, stack: str) -> str:
+    def stack(self, stack: StackName) -> str:
         """Return the name of a stack."""
         return self.prefix + stack
 

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from sleeper.deploy.names import DeployedNames
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.known_properties.cloud import OPTIONAL_STACKS
+from sleeper.model.jobs.platforms import (
+    EKS,
+    EMR,
+    EMR_SERVERLESS,
+    PERSISTENT_EMR,
+    PLATFORMS,
+    Platform,
+)
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
+from sleeper.model.stacks import OPTIONAL_STACKS, StackName
 from sleeper.spark.submit.configured_clusters import configured_disks
 from sleeper.spark.submit.effective_conf import effective_spark_conf, platform_setting
 from sleeper.spark.submit.eks import Eks
 from sleeper.spark.submit.emr import emr_setting_failures, release_failures, type_failures
 from sleeper.spark.submit.emr_serverless import EmrServerless, size_failures
 
-SERVERLESS: Final = "bulk-import-emr-serverless"
-EMR: Final = "bulk-import-emr"
-PERSISTENT: Final = "bulk-import-persistent-emr"
-EKS: Final = "bulk-import-eks"
-"""What the names of a platform's resources begin with, after the instance's prefix."""
-
-_PREFIX: Final = "sleeper.bulk.import."
-_PERSISTENT: Final = f"{_PREFIX}persistent.emr."
 _TABLES: Final = "sleeper.table.bulk.import.emr."
 _APPLICATION: Final = "AWS::EMRServerless::Application"
 _NO_JOB: Final = BulkImportJob()
@@ -32,24 +32,26 @@ _NO_JOB: Final = BulkImportJob()
 Resources = Callable[[str], Iterable[tuple[str, str, str]]]
 """Gives the type, the name in the template and the id in AWS of each resource of a stack."""
 
+_Resources = Callable[[], Iterable[tuple[str, str, str]]]
 
-def service_role(name: str) -> str:
+
+def service_role(platform: Platform) -> str:
     """Return the name of the role of EMR itself, after the instance's prefix."""
-    return f"{name}-service"
+    return f"{platform.resource}-service"
 
 
-def machine_role(name: str) -> str:
+def machine_role(platform: Platform) -> str:
     """Return the name of the role of EMR's machines and of their profile, after the prefix."""
-    return f"{name}-machines"
+    return f"{platform.resource}-machines"
 
 
 def state_machine_arn(names: DeployedNames) -> str:
     """Return the ARN of the state machine that runs jobs on EKS."""
-    return names.arn("states", f"stateMachine:{names.named(EKS)}")
+    return names.arn("states", f"stateMachine:{names.named(EKS.resource)}")
 
 
 def platform_properties(
-    names: DeployedNames, stacks: Iterable[str], resources: Resources
+    names: DeployedNames, stacks: Collection[StackName], resources: Resources
 ) -> dict[str, str]:
     """Return the properties that say to an instance which platforms its stacks have made.
 
@@ -61,25 +63,18 @@ def platform_properties(
         resources: Gives the resources of a deployed stack by its name in AWS.
     """
     found: dict[str, str] = {}
-    for stack in stacks:
-        if stack == "EmrServerlessBulkImportStack":
-            there = resources(names.stack(stack))
-            ids = [place for kind, _, place in there if kind == _APPLICATION]
-            found[f"{_PREFIX}emr.serverless.role.arn"] = names.role_arn(SERVERLESS)
-            found |= {f"{_PREFIX}emr.serverless.application.id": each for each in ids}
-        elif stack == "EmrBulkImportStack":
-            found[f"{_PREFIX}emr.role.name"] = names.named(service_role(EMR))
-            found[f"{_PREFIX}emr.ec2.role.name"] = names.named(machine_role(EMR))
-            found[f"{_PREFIX}emr.security.conf.name"] = names.named(EMR)
-        elif stack == "PersistentEmrBulkImportStack":
-            found[f"{_PERSISTENT}cluster.name"] = names.named(PERSISTENT)
-        elif stack == "EksBulkImportStack":
-            found[f"{_PREFIX}eks.statemachine.arn"] = state_machine_arn(names)
+    for platform in PLATFORMS:
+        if platform.stack in stacks:
+            there = partial(resources, names.stack(platform.stack))
+            found |= _FACTS[platform](platform, names, there)
     return found
 
 
 def changed_platforms(
-    names: DeployedNames, stacks: Sequence[str], resources: Resources, now: InstanceProperties
+    names: DeployedNames,
+    stacks: Collection[StackName],
+    resources: Resources,
+    now: InstanceProperties,
 ) -> dict[str, str | None]:
     """Return the properties of platforms that a deployment changes; None takes one away.
 
@@ -97,19 +92,39 @@ def changed_platforms(
 
 
 def platform_failures(
-    properties: InstanceProperties, chosen: Sequence[str]
+    properties: InstanceProperties, chosen: Sequence[StackName]
 ) -> Iterator[tuple[str, str]]:
     """Yield why the platforms of some stacks could not run any job, by family of properties."""
-    checks = {
-        "EmrServerlessBulkImportStack": (f"{_PREFIX}emr.serverless", _serverless_failures),
-        "EmrBulkImportStack": (f"{_PREFIX}emr", _emr_failures),
-        "PersistentEmrBulkImportStack": (f"{_PREFIX}persistent.emr", _persistent_failures),
-        "EksBulkImportStack": (f"{_PREFIX}eks", _eks_failures),
-    }
-    for stack, (family, check) in checks.items():
-        failures = check(properties) if stack in chosen else []
+    for platform in PLATFORMS:
+        failures = _CHECKS[platform](properties) if platform.stack in chosen else []
         if failures:
-            yield family, f"{stack}: {'; '.join(failures)}."
+            yield platform.family, f"{platform.stack}: {'; '.join(failures)}."
+
+
+def _serverless_facts(
+    platform: Platform, names: DeployedNames, there: _Resources
+) -> dict[str, str]:
+    ids = [place for kind, _, place in there() if kind == _APPLICATION]
+    role = {f"{platform.family}.role.arn": names.role_arn(platform.resource)}
+    return role | {f"{platform.family}.application.id": each for each in ids}
+
+
+def _emr_facts(platform: Platform, names: DeployedNames, there: _Resources) -> dict[str, str]:
+    return {
+        f"{platform.family}.role.name": names.named(service_role(platform)),
+        f"{platform.family}.ec2.role.name": names.named(machine_role(platform)),
+        f"{platform.family}.security.conf.name": names.named(platform.resource),
+    }
+
+
+def _persistent_facts(
+    platform: Platform, names: DeployedNames, there: _Resources
+) -> dict[str, str]:
+    return {f"{platform.family}.cluster.name": names.named(platform.resource)}
+
+
+def _eks_facts(platform: Platform, names: DeployedNames, there: _Resources) -> dict[str, str]:
+    return {f"{platform.family}.statemachine.arn": state_machine_arn(names)}
 
 
 def _serverless_failures(properties: InstanceProperties) -> list[str]:
@@ -134,7 +149,7 @@ def _serverless_failures(properties: InstanceProperties) -> list[str]:
     }
     for role, size in sizes.items():
         cores, memory_gb, disk_gb = (int(re.sub("[^0-9]", "", each)) for each in size)
-        named = f"{_PREFIX}emr.serverless.initial.capacity.{role}"
+        named = f"{EMR_SERVERLESS.family}.initial.capacity.{role}"
         failures += size_failures(named, cores, memory_gb, disk_gb)
     return failures
 
@@ -148,10 +163,10 @@ def _emr_failures(properties: InstanceProperties) -> list[str]:
 
 
 def _persistent_failures(properties: InstanceProperties) -> list[str]:
-    release = f"{_PERSISTENT}release.label"
+    release = f"{PERSISTENT_EMR.family}.release.label"
     return [
         *release_failures(properties.clusters.persistent_release, release),
-        *type_failures(lambda name: properties.text(f"{_PERSISTENT}{name}") or ""),
+        *type_failures(lambda name: properties.text(f"{PERSISTENT_EMR.family}.{name}") or ""),
         *configured_disks(properties).failures(),
     ]
 
@@ -159,22 +174,31 @@ def _persistent_failures(properties: InstanceProperties) -> list[str]:
 def _eks_failures(properties: InstanceProperties) -> list[str]:
     clusters = properties.clusters
     if clusters.eks_type != "FARGATE":
-        named = f"{_PREFIX}eks.cluster.type is {clusters.eks_type}"
+        named = f"{EKS.family}.cluster.type is {clusters.eks_type}"
         return [f"{named}, but a deployment makes clusters with Fargate alone: say FARGATE"]
     cluster = Eks(state_machine_arn="", executor_storage=clusters.eks_executor_storage)
     return cluster.failures(effective_spark_conf("eks", properties, _NO_JOB))
 
 
-# ---------------------------------------------------------------- fargate sizes
-#
-# The workers that run on Fargate, and the sizes of tasks that it has.
-
-ON_FARGATE: Final = {
-    "IngestStack": "ingest",
-    "CompactionStack": "compaction",
-    "BulkExportStack": "export",
+_FACTS: Final[
+    Mapping[Platform, Callable[[Platform, DeployedNames, _Resources], dict[str, str]]]
+] = {
+    EMR: _emr_facts,
+    PERSISTENT_EMR: _persistent_facts,
+    EMR_SERVERLESS: _serverless_facts,
+    EKS: _eks_facts,
 }
-"""Stacks of workers on Fargate, and the kinds of these workers."""
+_CHECKS: Final[Mapping[Platform, Callable[[InstanceProperties], list[str]]]] = {
+    EMR: _emr_failures,
+    PERSISTENT_EMR: _persistent_failures,
+    EMR_SERVERLESS: _serverless_failures,
+    EKS: _eks_failures,
+}
+
+
+# ---------------------------------------------------------------- fargate
+#
+# The sizes of tasks that Fargate has.
 
 _SIZES: Final = {
     256: (512, 1024, 2048),
@@ -185,35 +209,6 @@ _SIZES: Final = {
     8192: range(16384, 61440 + 1, 4096),
     16384: range(32768, 122880 + 1, 8192),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSize:
-    """The size of a worker on Fargate.
-
-    Attributes:
-        architecture: `X86_64` or `ARM64`.
-        cpu: Processor units; 1024 are one vCPU.
-        memory_mb: Its memory.
-    """
-
-    architecture: str
-    cpu: int
-    memory_mb: int
-
-
-def task_size(properties: InstanceProperties, kind: str) -> TaskSize:
-    """Return the size of workers of a kind that an instance's properties give."""
-    tasks = properties.tasks
-    if kind == "ingest":
-        return TaskSize(tasks.ingest_architecture, tasks.ingest_cpu, tasks.ingest_memory_mb)
-    if kind == "compaction":
-        if tasks.compaction_architecture == "ARM64":
-            return TaskSize("ARM64", tasks.compaction_arm_cpu, tasks.compaction_arm_memory_mb)
-        return TaskSize("X86_64", tasks.compaction_x86_cpu, tasks.compaction_x86_memory_mb)
-    if tasks.export_architecture == "ARM64":
-        return TaskSize("ARM64", tasks.export_arm_cpu, tasks.export_arm_memory_mb)
-    return TaskSize("X86_64", tasks.export_x86_cpu, tasks.export_x86_memory_mb)
 
 
 def size_failure(cpu: int, memory_mb: int) -> str | None:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Final
 
 from sleeper.deploy.names import DeployedNames
-from sleeper.deploy.platforms import (
-    ON_FARGATE,
-    TaskSize,
-    platform_failures,
-    size_failure,
-    task_size,
-)
+from sleeper.deploy.platforms import platform_failures, size_failure
 from sleeper.errors import PropertiesInvalid, UrlInvalid
-from sleeper.model.jobs.messages import QueueName, QueueSettings
-from sleeper.model.jobs.settings import queue_settings
+from sleeper.model.jobs.kinds import QUEUES, QUEUES_OF_BATCHER, TASK_KINDS, QueueName
+from sleeper.model.jobs.messages import QueueSettings
+from sleeper.model.jobs.settings import queue_settings, task_size
 from sleeper.model.known_properties import cloud as known
-from sleeper.model.known_properties.cloud import OPTIONAL_STACKS, STACKS_OF_OTHERS
+from sleeper.model.known_properties.kinds import PREFIX
 from sleeper.model.known_properties.typed import InstanceProperties, validate_instance_properties
+from sleeper.model.stacks import OPTIONAL_STACKS, STACKS_OF_OTHERS, StackName
 from sleeper.storage.aws.deployment.deployment import Deployment
 from sleeper.storage.aws.deployment.names import instance_id_of
 
@@ -82,21 +78,11 @@ _STACKS: Final = "sleeper.optional.stacks"
 _JOBS_URL: Final = "sleeper.jobs.url"
 _BATCHER_QUEUE: Final = "sleeper.default.table.ingest.batcher.ingest.queue"
 
+_CLUSTERS_IN_VPC: Final = (StackName.EMR, StackName.PERSISTENT_EMR, StackName.EKS)
 _IN_VPC: Final = (
-    "IngestStack",
-    "CompactionStack",
-    "BulkExportStack",
-    "EmrBulkImportStack",
-    "PersistentEmrBulkImportStack",
-    "EksBulkImportStack",
+    *(each.stack for each in TASK_KINDS if each.stack is not None),
+    *_CLUSTERS_IN_VPC,
 )
-_STACK_OF_QUEUE: Final = {
-    "standard_ingest": "IngestStack",
-    "bulk_import_emr": "EmrBulkImportStack",
-    "bulk_import_persistent_emr": "PersistentEmrBulkImportStack",
-    "bulk_import_eks": "EksBulkImportStack",
-    "bulk_import_emr_serverless": "EmrServerlessBulkImportStack",
-}
 
 
 def setting_failures(
@@ -119,17 +105,17 @@ def setting_failures(
     by_lower = {each.lower(): each for each in OPTIONAL_STACKS}
     chosen = [by_lower[each.lower()] for each in named if each.lower() in by_lower]
     if not named:
-        chosen = list(readable.cloud.optional_stacks)
+        chosen = [*map(StackName, readable.cloud.optional_stacks)]
     yield from _network_failures(readable, chosen)
     yield from _size_failures(readable, chosen)
     yield from platform_failures(readable, chosen)
     yield from _contradictions(readable, chosen)
-    if "EmrServerlessBulkImportStack" in chosen and region not in EMR_SERVERLESS_REGIONS:
+    if StackName.EMR_SERVERLESS in chosen and region not in EMR_SERVERLESS_REGIONS:
         yield (
             known.REGION,
             (
                 f"{known.REGION} is {region!r}, where there is no EMR Serverless. Set {_STACKS} "
-                "to a list without EmrServerlessBulkImportStack, or use a region that has it, such "
+                f"to a list without {StackName.EMR_SERVERLESS}, or use a region that has it, such "
                 f"as {', '.join(_near_regions(region))}."
             ),
         )
@@ -183,7 +169,7 @@ def _stack_failure(name: str) -> str | None:
 
 
 def _network_failures(
-    properties: InstanceProperties, chosen: list[str]
+    properties: InstanceProperties, chosen: Sequence[StackName]
 ) -> Iterator[tuple[str, str]]:
     inside = [each for each in _IN_VPC if each in chosen]
     if not inside:
@@ -198,7 +184,7 @@ def _network_failures(
                 f"{_STACKS}."
             ),
         )
-    wanted = 2 if "EksBulkImportStack" in chosen else 1
+    wanted = 2 if StackName.EKS in chosen else 1
     if len(properties.cloud.subnets or ()) < wanted:
         yield (
             "sleeper.subnets",
@@ -210,29 +196,29 @@ def _network_failures(
         )
 
 
-def _size_failures(properties: InstanceProperties, chosen: list[str]) -> Iterator[tuple[str, str]]:
-    starts = {
-        "ingest": "ingest.task",
-        "compaction": "compaction.task",
-        "export": "bulk.export.task",
-    }
-    for stack, kind in ON_FARGATE.items():
-        size = task_size(properties, kind)
-        part = "" if kind == "ingest" else ".arm" if size.architecture == "ARM64" else ".x86"
-        if stack in chosen and (told := size_failure(size.cpu, size.memory_mb)):
-            name = f"sleeper.{starts[kind]}{part}"
-            yield f"{name}.cpu", f"{name}.cpu and {name}.memory.mb: {told}"
+def _size_failures(
+    properties: InstanceProperties, chosen: Sequence[StackName]
+) -> Iterator[tuple[str, str]]:
+    for kind in TASK_KINDS:
+        if kind.task is None or kind.stack not in chosen:
+            continue
+        size = task_size(properties, kind.task)
+        if told := size_failure(size.cpu, size.memory_mb):
+            cpu, memory = (f"{PREFIX}{each}" for each in kind.task.size(size.architecture))
+            yield cpu, f"{cpu} and {memory}: {told}"
 
 
-def _contradictions(properties: InstanceProperties, chosen: list[str]) -> Iterator[tuple[str, str]]:
+def _contradictions(
+    properties: InstanceProperties, chosen: Sequence[StackName]
+) -> Iterator[tuple[str, str]]:
     """Yield what no property is wrong in by itself."""
     queue = (properties.text(_BATCHER_QUEUE) or "").lower()
-    wanted = _STACK_OF_QUEUE.get(queue)
-    if "IngestBatcherStack" in chosen and wanted not in (None, *chosen):
+    wanted = QUEUES[QUEUES_OF_BATCHER[queue]].stack if queue in QUEUES_OF_BATCHER else None
+    if StackName.BATCHER in chosen and wanted not in (None, *chosen):
         yield (
             _BATCHER_QUEUE,
             (
-                f"{_BATCHER_QUEUE} is {queue}, so IngestBatcherStack would send its jobs where "
+                f"{_BATCHER_QUEUE} is {queue}, so {StackName.BATCHER} would send its jobs where "
                 f"nobody takes them: add {wanted} to {_STACKS}, or set another queue."
             ),
         )
@@ -260,18 +246,11 @@ def _contradictions(properties: InstanceProperties, chosen: list[str]) -> Iterat
 
 def _lease_failures(properties: InstanceProperties) -> Iterator[tuple[str, str]]:
     """Yield each time of a function that is longer than the lease of its messages."""
-    for name, queue, lease in (
-        (
-            "sleeper.query.processor.timeout.seconds",
-            QueueName.QUERY,
-            "sleeper.query.queue.visibility.timeout.seconds",
-        ),
-        (
-            "sleeper.statestore.committer.lambda.timeout.seconds",
-            QueueName.COMMIT,
-            "sleeper.statestore.committer.queue.visibility.timeout.seconds",
-        ),
+    for name, queue in (
+        ("sleeper.query.processor.timeout.seconds", QueueName.QUERY),
+        ("sleeper.statestore.committer.lambda.timeout.seconds", QueueName.COMMIT),
     ):
+        lease = f"{PREFIX}{QUEUES[queue].lease}"
         given = properties.values.get(name, "").strip()
         lease_s = queue_settings(properties, queue).visibility_s
         if given and int(given) > lease_s:
@@ -302,7 +281,7 @@ class DeploymentSettings:
 
     properties: InstanceProperties
     names: DeployedNames
-    stacks: tuple[str, ...]
+    stacks: tuple[StackName, ...]
     image_tag: str
 
     @classmethod
@@ -329,14 +308,14 @@ class DeploymentSettings:
             typed.cloud.version or version("sleeper-store"),
         )
 
-    def has(self, stack: str) -> bool:
+    def has(self, stack: StackName) -> bool:
         """Return whether an optional stack is deployed."""
         return stack in self.stacks
 
     @property
     def has_tasks(self) -> bool:
         """Whether workers run on Fargate."""
-        return any(map(self.has, ON_FARGATE))
+        return any(each.stack in self.stacks for each in TASK_KINDS)
 
     @property
     def subnets(self) -> tuple[str, ...]:
@@ -356,10 +335,6 @@ class DeploymentSettings:
     def repository(self, image: str) -> str:
         """Return the name of the repository that has an image."""
         return f"{self.properties.cloud.repositories}/{image}"
-
-    def task_size(self, kind: str) -> TaskSize:
-        """Return the size of workers of a kind: `ingest`, `compaction` or `export`."""
-        return task_size(self.properties, kind)
 
     def memory_mb(self, own: int | None) -> int:
         """Return the memory of a function: its own, or that of all that hold states."""

@@ -269,7 +269,7 @@ def make_instance(
     values = _new_values(fixed, properties)
     if place.deployment is not None:
         known = InstanceProperties(values)
-        from sleeper.model.jobs.messages import QueueName
+        from sleeper.model.jobs.kinds import QueueName
         from sleeper.model.jobs.settings import queue_settings
 
         settings = {name: queue_settings(known, name) for name in QueueName}

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.settings import TrackerSettings, tracker_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.jobs import JobTracker

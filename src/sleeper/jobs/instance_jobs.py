@@ -8,7 +8,7 @@ from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.jobs.job_results import JobResults
 from sleeper.jobs.job_tables import JobTables
 from sleeper.jobs.jobs_handle import JobsHandle
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.settings import queue_settings
 from sleeper.storage.places import job_stores_of, jobs_url_of, results_queue
 from sleeper.tables.instance_context import InstanceContext

@@ -6,8 +6,9 @@ from sleeper.errors import BadRequest, TableNotFound
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.job_results import JobResults
 from sleeper.jobs.job_tables import JobTables
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.ports.ids import NewId
 from sleeper.ports.jobs import JobStores
 

@@ -11,8 +11,9 @@ from sleeper.errors import BadRequest, JobInvalid, JobNotFound, StorageFailed
 from sleeper.jobs.job_results import used_for_other_table
 from sleeper.jobs.jobs_handle import JobsHandle, queue_name
 from sleeper.model import paths
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
-from sleeper.model.jobs.messages import DeadLetter, QueueDepth, QueueName
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import DeadLetter, QueueDepth
 from sleeper.model.jobs.query_statuses import QueryState, QueryStatus, query_status
 from sleeper.model.jobs.statuses import JobState, JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status

@@ -27,8 +27,8 @@ from sleeper.model.formats.query_json import (
     region_documents,
     write_query,
 )
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, NewMessage, QueueName, SubmittedFile
+from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, JobKind, QueueName
+from sleeper.model.jobs.messages import NewMessage, SubmittedFile
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_by, asked_regions
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction

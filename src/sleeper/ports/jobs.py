@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobFilter, TaskEvent
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import (
     DeadLetter,
     NewMessage,
     QueueDepth,
-    QueueName,
     ReceivedMessage,
     SubmittedFile,
     UnsentJob,

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from itertools import count
 from threading import RLock
 
-from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobFilter, TaskEvent
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import (
     CLOCK_STEP,
     DEDUPLICATION,
     DeadLetter,
     NewMessage,
     QueueDepth,
-    QueueName,
     QueueSettings,
     ReceivedMessage,
     SubmittedFile,

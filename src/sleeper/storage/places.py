@@ -33,7 +33,8 @@ from sleeper.storage.object_log import CommitChecks
 from sleeper.storage.snapshots import begin_index, object_table_index
 
 if TYPE_CHECKING:
-    from sleeper.model.jobs.messages import QueueName, QueueSettings
+    from sleeper.model.jobs.kinds import QueueName
+    from sleeper.model.jobs.messages import QueueSettings
     from sleeper.ports import jobs
     from sleeper.ports import objects as belonging_port
     from sleeper.storage.aws.deployment import deployment as aws_deployment

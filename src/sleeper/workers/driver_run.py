@@ -12,7 +12,8 @@ from sleeper.instance.instance import Instance
 from sleeper.jobs.event_recorder import RunEvents
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.jobs.events import JobEvent, JobKind
+from sleeper.model.jobs.events import JobEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.redelivery import reasons_of
 from sleeper.tables.bulk_import import BulkImportResult
 

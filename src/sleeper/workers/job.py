@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
+from sleeper.model.jobs.events import UNKNOWN_TABLE
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.state.committed_jobs import JobRecord
 
@@ -108,43 +110,31 @@ class RunContext:
     check: Callable[[], None]
 
 
-class Job(Protocol):
-    """A job that was read from a message and can be run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(ABC):
+    """A job that was read from a message and can be run. Each kind has a class of its own.
 
-    @property
-    def job_id(self) -> str:
-        """Names the work."""
-        ...
+    Attributes:
+        job_id: Names the work.
+        table_id: The table it is for.
+        input_files: How many files it reads; None where that says nothing.
+        input_hash: Tells its input from that of another job with its id; None where it has none.
+        is_tracked: False for messages that no tracker shows, such as a submission to the batcher.
+        has_driver: True where another process does the work, and reports that it has started.
+    """
 
-    @property
-    def table_id(self) -> str:
-        """The table it is for."""
-        ...
+    job_id: str
+    table_id: str
+    input_files: int | None = None
+    input_hash: str | None = None
+    is_tracked: bool = True
+    has_driver: bool = False
 
-    @property
-    def input_files(self) -> int | None:
-        """How many files it reads; None where that says nothing."""
-        ...
-
-    @property
-    def input_hash(self) -> str | None:
-        """Tells its input from that of another job with its id; None where it has none."""
-        ...
-
-    @property
-    def is_tracked(self) -> bool:
-        """False for messages that no tracker shows, such as a submission to the batcher."""
-        ...
-
-    @property
-    def has_driver(self) -> bool:
-        """True where another process does the work, and reports that it has started."""
-        ...
-
+    @abstractmethod
     def done_before(self) -> JobOutcome | None:
         """Return what an earlier run did, if the table's log has it; None where the job is new."""
-        ...
 
+    @abstractmethod
     def run(self, run: RunContext) -> JobOutcome:
         """Do the job.
 
@@ -153,7 +143,6 @@ class Job(Protocol):
             JobDeferred: there is no room for it now; nothing was started.
             SleeperError: it failed; `retryable` says whether the same job may succeed later.
         """
-        ...
 
 
 class JobReader(Protocol):

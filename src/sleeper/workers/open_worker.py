@@ -5,54 +5,42 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from importlib import import_module
+from typing import Final, Protocol, cast
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.events import JobKind, TaskEvent
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.model.jobs.events import TaskEvent
+from sleeper.model.jobs.kinds import COMPACTION, JobKind, KindSpec, QueueName, kind_of
 from sleeper.model.jobs.settings import handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.jobs import JobQueue
 from sleeper.tables.table import Table
 from sleeper.workers.job import JobReader
-from sleeper.workers.kinds.batcher import SubmissionReader
-from sleeper.workers.kinds.bulk_import import BulkImportReader
 from sleeper.workers.kinds.commit import Committer
 from sleeper.workers.kinds.compaction import CompactionWorker
-from sleeper.workers.kinds.export import ExportReader
-from sleeper.workers.kinds.ingest import IngestReader
-from sleeper.workers.kinds.query import QueryReader
 from sleeper.workers.online_tables import OnlineTables
-from sleeper.workers.serve.pause_look import GO_ON_PAUSED, PauseLook
+from sleeper.workers.serve.pause_look import PauseLook
 from sleeper.workers.worker import Worker, WorkerSettings, WorkQueue
 
-_OpenReader = Callable[[Instance, QueueName], JobReader]
-_READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
-    "ingest": (lambda instance, _: IngestReader(instance.jobs), (QueueName.INGEST,)),
-    "bulk-import": (
-        BulkImportReader,
-        BULK_IMPORT_QUEUES,
-    ),
-    "batcher": (lambda instance, _: SubmissionReader(instance), (QueueName.BATCHER,)),
-    "query": (lambda instance, _: QueryReader(instance), (QueueName.QUERY,)),
-    "export": (lambda instance, _: ExportReader(instance), (QueueName.EXPORT,)),
-}
-_COMMIT: Final = "commit"
-COMPACTION: Final = "compaction"
-"""The kind of worker that has no queue: what tables have claimed is its queue."""
 
-WORKER_KINDS: Final = (*_READERS, COMPACTION, _COMMIT)
-"""The kinds of jobs that workers run."""
+class _ReaderModule(Protocol):
+    """What a module in `workers/kinds` has for the worker loop."""
+
+    def open_reader(self, instance: Instance, queue: QueueName) -> JobReader:
+        """Return what reads the messages of a queue."""
+        ...
+
+
+_COMMIT: Final = "commit"
 
 _log = logging.getLogger(__name__)
 
 
-def queues_of(kind: str) -> tuple[QueueName, ...]:
-    """Return the queues whose messages a kind of worker takes; none for compactions."""
-    if kind == COMPACTION:
-        return ()
-    return (QueueName.COMMIT,) if kind == _COMMIT else _READERS[kind][1]
+def reader_of(instance: Instance, kind: KindSpec, queue: QueueName) -> JobReader:
+    """Return what reads the messages of a kind of jobs, from its module in `workers/kinds`."""
+    module = cast("_ReaderModule", import_module(f"sleeper.workers.kinds.{kind.module}"))
+    return module.open_reader(instance, queue)
 
 
 def with_handling(
@@ -84,7 +72,7 @@ def open_worker(
 
     Args:
         instance: Whose jobs they are.
-        kind: One of `WORKER_KINDS`.
+        kind: One of `KIND_NAMES`.
         settings: How messages are taken.
         host: The machine it runs on.
         pid: Its process id.
@@ -107,7 +95,8 @@ def open_worker(
             rest=rest,
             queue=(delivered or {}).get(QueueName.COMMIT),
         )
-    queues = _queues(instance, kind, delivered)
+    spec = kind_of(kind)
+    queues = _queues(instance, spec, delivered)
     name = next(iter(queues))
     task = TaskEvent(
         kind=queues[name].reader.kind,
@@ -123,27 +112,26 @@ def open_worker(
         task=task,
         settings=with_handling(settings, instance.properties, name),
         stopped=stopped,
-        paused=_paused_of(instance, kind),
+        paused=_paused_of(instance, spec),
         outdated=outdated,
         rest=rest,
         new_id=jobs.new_id,
     )
 
 
-def _paused_of(instance: Instance, kind: str) -> Callable[[], bool]:
-    if kind in GO_ON_PAUSED:
+def _paused_of(instance: Instance, kind: KindSpec) -> Callable[[], bool]:
+    if kind.goes_on_paused:
         return lambda: False
     return PauseLook(instance.pause_switch, instance.ticks_s)
 
 
 def _queues(
-    instance: Instance, kind: str, delivered: Mapping[QueueName, JobQueue] | None
+    instance: Instance, kind: KindSpec, delivered: Mapping[QueueName, JobQueue] | None
 ) -> dict[QueueName, WorkQueue]:
-    open_reader, names = _READERS[kind]
-    found = delivered or {name: instance.jobs.stores.queue(name) for name in names}
+    found = delivered or {name: instance.jobs.stores.queue(name) for name in kind.queue_names}
     return {
         name: WorkQueue(
-            open_reader(instance, name), queue, queue_settings(instance.properties, name)
+            reader_of(instance, kind, name), queue, queue_settings(instance.properties, name)
         )
         for name, queue in found.items()
     }

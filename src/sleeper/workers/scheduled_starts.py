@@ -9,11 +9,9 @@ from typing import Final, Protocol
 
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import COMPACTION, QueueName, kind_of
 from sleeper.workers.changed_tables import ChangedTables, DueTable
-from sleeper.workers.open_worker import COMPACTION, queues_of
 from sleeper.workers.serve.fleet import workers_to_start
-from sleeper.workers.serve.pause_look import GO_ON_PAUSED
 from sleeper.workers.serve.waiting_compactions import WaitingCompactions
 
 _log = logging.getLogger(__name__)
@@ -119,7 +117,7 @@ class ScheduledStarts:
 
     def _messages(self, kind: str) -> int:
         # The queues of platforms have functions of their own.
-        names: Sequence[QueueName] = queues_of(kind)
+        names: Sequence[QueueName] = kind_of(kind).queue_names
         if kind == _BULK_IMPORT:
             names = (QueueName.BULK_IMPORT,)
         return sum(self._current().jobs.stores.queue(name).ready() for name in names)
@@ -151,7 +149,7 @@ class ScheduledStarts:
         return False
 
     def _is_paused(self, kind: str) -> bool:
-        if kind in GO_ON_PAUSED or self._current().pause_switch.paused_since() is None:
+        if kind_of(kind).goes_on_paused or self._current().pause_switch.paused_since() is None:
             return False
         _log.info("no %s workers are started: the instance is paused", kind)
         return True

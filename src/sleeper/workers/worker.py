@@ -27,7 +27,8 @@ from sleeper.errors import (
 from sleeper.jobs.event_recorder import EventRecorder, RunEvents
 from sleeper.language.failures import ends_process
 from sleeper.model.formats.message_json import id_in_message
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.model.jobs.redelivery import plan_redelivery, reasons_of
 from sleeper.ports.ids import NewId

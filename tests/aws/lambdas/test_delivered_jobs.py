@@ -13,7 +13,8 @@ import sleeper
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.interfaces.lambdas import handlers, warm_instance
 from sleeper.jobs.job_results import JobResults
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
 from sleeper.tables.table import Table

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
 from tests.aws.lambdas.functions import (

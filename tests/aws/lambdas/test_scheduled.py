@@ -8,7 +8,7 @@ import pytest
 
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.interfaces.lambdas import handlers, worker_tasks
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.tables.table import Table
 from tests.aws.lambdas.functions import (
     Context,

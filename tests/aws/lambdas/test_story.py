@@ -10,7 +10,7 @@ import pytest
 
 import sleeper
 from sleeper.interfaces.lambdas import handlers, worker_tasks
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from tests.aws.lambdas.functions import (
     Context,

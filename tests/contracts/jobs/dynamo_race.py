@@ -11,7 +11,7 @@ import json
 import sys
 from itertools import count
 
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.jobs.dynamo_batcher_store import DynamoBatcherStore
 from tests.contracts.jobs.batcher_store_contract import NOON
 from tests.contracts.servers.dynamo import LastingTables, dynamo_client, new_id, pause

@@ -12,7 +12,8 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import BadRequest
-from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage, QueueSettings
 
 VISIBILITY_S = 20.0
 SETTINGS = {

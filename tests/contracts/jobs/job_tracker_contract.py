@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 
 NOON = datetime(2026, 5, 4, 12, 0, 0, 123_456, tzinfo=UTC)
 LATER = NOON + timedelta(days=7)

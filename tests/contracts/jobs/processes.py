@@ -20,8 +20,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings, SubmittedFile
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import NewMessage, QueueSettings, SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 
 LONG_AFTER = datetime(2100, 1, 1, tzinfo=UTC)

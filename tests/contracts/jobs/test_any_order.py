@@ -12,8 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind, TaskEvent
-from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings, SubmittedFile
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, TaskEvent
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import NewMessage, QueueSettings, SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from sleeper.storage.memory_jobs import MemoryJobStores
 from tests.contracts.jobs.clock import Clock, numbered

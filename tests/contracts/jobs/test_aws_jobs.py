@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from tests.contracts.jobs.batcher_store_contract import file
 from tests.contracts.jobs.job_queue_contract import SETTINGS, JobQueueTimesContract

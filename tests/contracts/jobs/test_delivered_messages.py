@@ -7,7 +7,7 @@ import time
 import pytest
 
 from sleeper.errors import BadRequest, StorageFailed
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue
 from tests.contracts.jobs.job_queue_contract import (
     JobQueueContract,

@@ -11,7 +11,8 @@ from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import ClientError
 
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.storage.aws.jobs.dynamo_tracker import QUERY_STATES, DynamoTracker
 from tests.contracts.jobs.clock import Clock
 from tests.contracts.jobs.job_tracker_contract import NOON

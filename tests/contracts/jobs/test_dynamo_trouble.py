@@ -12,8 +12,8 @@ from itertools import count
 import pytest
 
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.events import JobEventType, JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.events import JobEventType
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.storage.aws import dynamo_tables
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.jobs.dynamo_batcher_store import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.storage.local.jobs.database import JobDatabase
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from tests.contracts.jobs.batcher_store_contract import BatcherStoreContract

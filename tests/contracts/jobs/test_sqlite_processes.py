@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from sleeper.model.jobs.events import JobFilter, JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.events import JobFilter
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from tests.contracts.jobs import processes
 from tests.soak import tries
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sleeper.errors import DataDamaged, FormatTooNew, StorageFailed, StorageReadOnly
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.local.jobs.database import (
     VERSION,
     JobDatabase,
@@ -309,7 +309,8 @@ import os, sys, time, uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from sleeper.errors import *
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 folder = Path(os.environ["FOLDER"])
 stores = SqliteJobStores(folder / "jobs.sqlite", {}, now=lambda: datetime.now(UTC),

@@ -12,7 +12,7 @@ import pytest
 import sleeper
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import synthesise
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.deployment.table_index import INIT_TABLES
 from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
 from tests.deploy.stacks.conftest import Deployed

@@ -12,7 +12,7 @@ import sleeper
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import synthesise
 from sleeper.interfaces.lambdas import handlers, warm_instance
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.aws import clients

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 from sleeper.storage.aws.dynamo_tables import DynamoTable
 

@@ -8,8 +8,8 @@ import pytest
 from sleeper.deploy.platforms import size_failure
 from sleeper.deploy.settings import EMR_SERVERLESS_REGIONS, DeploymentSettings
 from sleeper.errors import PropertiesInvalid
-from sleeper.model.jobs.messages import QueueName
-from sleeper.model.known_properties.cloud import OPTIONAL_STACKS
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.stacks import OPTIONAL_STACKS
 from tests.deploy.stacks.conftest import ACCOUNT, NETWORK, REGION, settings_of
 
 ALL = ",".join(OPTIONAL_STACKS)

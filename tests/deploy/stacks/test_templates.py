@@ -10,7 +10,7 @@ import pytest
 from cfnlint.config import ConfigMixIn
 from cfnlint.runner import Runner
 
-from sleeper.model.known_properties.cloud import OPTIONAL_STACKS
+from sleeper.model.stacks import OPTIONAL_STACKS
 from tests.deploy.stacks.conftest import ACCOUNT, NETWORK, REGION, Deployed
 
 pytestmark = pytest.mark.xdist_group("cdk")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper as library
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from tests.unit.interfaces.command_line import sleeper
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.storage.memory_jobs import MemoryTracker
 

@@ -9,7 +9,8 @@ import pytest
 
 import sleeper
 from sleeper.errors import BadRequest
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind
 from tests.unit.interfaces.command_line import json_of
 from tests.unit.interfaces.command_line import sleeper as command
 

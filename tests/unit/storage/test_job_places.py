@@ -8,7 +8,8 @@ from contextlib import closing
 import pytest
 
 from sleeper.errors import DataDamaged, PropertiesInvalid
-from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties, validate_instance_properties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.storage.places import job_stores_of, place_of

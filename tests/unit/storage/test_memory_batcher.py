@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from sleeper.model.jobs.messages import QueueName, SubmittedFile
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import SubmittedFile
 from sleeper.storage.memory_jobs import MemoryBatcherStore
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

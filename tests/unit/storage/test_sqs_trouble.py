@@ -17,7 +17,8 @@ from sleeper.errors import (
     StorageFailed,
     StorageReadOnly,
 )
-from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage, QueueSettings
 from sleeper.storage.aws.clients import resource_prefix
 from sleeper.storage.aws.jobs.sqs_calls import sqs_names
 from sleeper.storage.aws.jobs.sqs_messages import batches, delivery_of, new_entry

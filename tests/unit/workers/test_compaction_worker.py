@@ -11,7 +11,8 @@ from sleeper import Field, Primitive, Schema
 from sleeper.errors import BadRequest, JobNotFound, PropertiesInvalid, StorageFailed
 from sleeper.instance.instance import Instance
 from sleeper.model.files import ClaimOwner
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import JobState
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects

@@ -10,7 +10,8 @@ import pytest
 
 import sleeper
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.workers.online_tables import OnlineTables
 from sleeper.workers.open_worker import open_worker

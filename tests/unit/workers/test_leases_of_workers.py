@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.model.jobs.kinds import KIND_NAMES, kind_of
 from sleeper.model.jobs.settings import queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.workers.open_worker import WORKER_KINDS, queues_of, with_handling
+from sleeper.workers.open_worker import with_handling
 from sleeper.workers.worker import WorkerSettings
 
 
-@pytest.mark.parametrize("kind", [kind for kind in WORKER_KINDS if kind != "commit"])
+@pytest.mark.parametrize("kind", [kind for kind in KIND_NAMES if kind != "commit"])
 @pytest.mark.parametrize("visibility_s", ["900", "60"])
 def test_a_lease_is_renewed_before_it_ends(kind, visibility_s):
     """Else the message of a long job is delivered again while the job runs."""
@@ -18,7 +19,7 @@ def test_a_lease_is_renewed_before_it_ends(kind, visibility_s):
         {"sleeper.ingest.queue.visibility.timeout.seconds": visibility_s}
     )
 
-    for name in queues_of(kind):
+    for name in kind_of(kind).queue_names:
         settings = with_handling(WorkerSettings(jobs_max=3), properties, name)
 
         assert settings.keepalive_s < queue_settings(properties, name).visibility_s

@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 import sleeper
 from sleeper.errors import InstanceGone, InstanceReplaced
 from sleeper.interfaces.rest.app import make_app
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import KIND_NAMES, QueueName
 from sleeper.workers.maintenance import run_maintenance
 from sleeper.workers.online_tables import OnlineTables
-from sleeper.workers.open_worker import WORKER_KINDS, open_worker
+from sleeper.workers.open_worker import open_worker
 from sleeper.workers.serve.current_instance import CurrentInstance, PropertiesLook
 from sleeper.workers.serve.fleet import WorkerFleet
 from sleeper.workers.serve.metrics import Metrics, TableFigures
@@ -143,7 +143,7 @@ def test_another_instance_in_the_place_is_opened_as_a_restart_would(root, curren
     assert "instance 'another' is at" in caplog.text
 
 
-@pytest.mark.parametrize("kind", sorted(WORKER_KINDS))
+@pytest.mark.parametrize("kind", sorted(KIND_NAMES))
 def test_workers_end_when_their_instance_is_gone(root, kind):
     """Given a worker of any kind, then it ends with the reason, and makes nothing anew."""
     worker = open_worker(

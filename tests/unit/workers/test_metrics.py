@@ -12,8 +12,9 @@ import pytest
 
 import sleeper
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.model.jobs.messages import QueueDepth, QueueName
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import QueueDepth
 from sleeper.workers.online_tables import OnlineTables
 from sleeper.workers.serve.fleet import WorkerFleet
 from sleeper.workers.serve.metrics import Metrics, MetricsServer, TableFigures

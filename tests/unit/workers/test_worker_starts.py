@@ -10,7 +10,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.workers.scheduled_starts import RunningWorkers, ScheduledStarts
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])

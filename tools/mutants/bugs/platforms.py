@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         name="roles-for-any-service",
         breaks="The lambda that starts bulk imports may give their roles to any service.",
-        module="deploy/stacks/job_access.py",
+        module="deploy/stacks/bulk_import.py",
         right='        {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}},\n',
         wrong="",
         tests=_STACKS,

@@ -82,8 +82,8 @@ BUGS = (
         name="rows-sent-at-each-delivery",
         breaks="A query whose message was not deleted in time sends its rows twice.",
         module="workers/kinds/query.py",
-        right="table, query, message.receives > 1, file)",
-        wrong="table, query, message.receives > 2, file)",
+        right="is_delivered_again=message.receives > 1,",
+        wrong="is_delivered_again=message.receives > 2,",
         tests=("tests/stories/test_documents_json_in_aws.py", "-k", "delivered_again"),
     ),
     Bug(

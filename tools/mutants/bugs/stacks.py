@@ -38,9 +38,17 @@ BUGS = (
     Bug(
         name="data-goes-with-its-stack",
         breaks="Tables in DynamoDB are deleted with their stack.",
-        module="deploy/stacks/resources.py",
-        right="        removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,\n",
-        wrong="        removal_policy=RemovalPolicy.DESTROY,\n",
+        module="deploy/stacks/parts.py",
+        right=(
+            "            point_in_time_recovery_enabled=recovers\n"
+            "        ),\n"
+            "        removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,\n"
+        ),
+        wrong=(
+            "            point_in_time_recovery_enabled=recovers\n"
+            "        ),\n"
+            "        removal_policy=RemovalPolicy.DESTROY,\n"
+        ),
         tests=("tests/deploy/stacks/test_templates.py",),
     ),
     Bug(
@@ -55,8 +63,8 @@ BUGS = (
         name="first-failure-alone",
         breaks="A batcher without a stack for its jobs is found after it was deployed.",
         module="deploy/settings.py",
-        right='    if "IngestBatcherStack" in chosen and wanted not in (None, *chosen):\n',
-        wrong='    if "IngestBatcherStack" not in chosen and wanted not in (None, *chosen):\n',
+        right="    if StackName.BATCHER in chosen and wanted not in (None, *chosen):\n",
+        wrong="    if StackName.BATCHER not in chosen and wanted not in (None, *chosen):\n",
         tests=("tests/deploy/stacks/test_settings.py",),
     ),
 )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.errors import AlreadyExists, BadRequest, MissingExtra, PropertiesInvalid, SleeperError
+from sleeper.model.jobs.platforms import PLATFORMS
 from sleeper.storage.aws.clients import aws_client, error_code, owner_tag_value, vendor_errors
 from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
@@ -148,17 +149,12 @@ def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[Finding]:
 #
 # Checks of what bulk imports on clusters need beside their stacks.
 
-_NEED_PACKAGES: Final = (
-    "EmrServerlessBulkImportStack",
-    "EmrBulkImportStack",
-    "PersistentEmrBulkImportStack",
-)
 _PACKAGES: Final = "sleeper.bulk.import.environment"
 
 
 def check_packages(settings: DeploymentSettings) -> list[Finding]:
     """Check that bulk imports on EMR find the packages of Sleeper."""
-    needing = [each for each in _NEED_PACKAGES if settings.has(each)]
+    needing = [each.stack for each in PLATFORMS if each.takes_packages and settings.has(each.stack)]
     if not needing:
         return []
     if settings.properties.jobs.environment:

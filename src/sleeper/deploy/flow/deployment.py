@@ -15,11 +15,10 @@ from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
 from sleeper.deploy.platforms import changed_platforms
 from sleeper.errors import BadRequest, DeploymentFailed, InstanceAlreadyExists, InstanceNotFound
 from sleeper.instance.instance import Instance, connect, create_instance
+from sleeper.model.stacks import StackName
 
 logger = logging.getLogger(__name__)
 
-_INGEST: Final = "IngestStack"
-_QUERY: Final = "QueryStack"
 _BUCKET: Final = "AWS::S3::Bucket"
 _LOG_GROUP: Final = "AWS::Logs::LogGroup"
 
@@ -160,17 +159,17 @@ def _smoke_job(
         for name in names
     }
 
-    def of(stack: str, words: Sequence[str]) -> tuple[str, ...]:
+    def of(stack: StackName, words: Sequence[str]) -> tuple[str, ...]:
         found = [place for each in groups.values() for place in each if _has(place, words)]
         return tuple(dict.fromkeys([*groups.get(settings.names.stack(stack), ()), *found]))
 
     return SmokeJob(
         instance=instance,
-        has_ingest=settings.has(_INGEST),
-        has_query=settings.has(_QUERY),
+        has_ingest=settings.has(StackName.INGEST),
+        has_query=settings.has(StackName.QUERY),
         log_groups={
-            "ingest": of(_INGEST, ("ingest", "start")),
-            "query": of(_QUERY, ("query",)),
+            "ingest": of(StackName.INGEST, ("ingest", "start")),
+            "query": of(StackName.QUERY, ("query",)),
         },
         rest=machine.rest,
         told=told,

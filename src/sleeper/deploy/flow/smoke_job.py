@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from sleeper.errors import DeploymentFailed, SleeperError
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryStatus
 from sleeper.model.jobs.statuses import JobState, JobStatus
 from sleeper.model.known_properties.cloud import DATA_BUCKET, REGION

@@ -13,12 +13,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as steps
 
 from sleeper.deploy.grants import Grant
-from sleeper.deploy.platforms import EKS, state_machine_arn
+from sleeper.deploy.platforms import state_machine_arn
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.functions import statement
-from sleeper.deploy.stacks.job_access import add_starter, job_grants
-from sleeper.deploy.stacks.resources import new_stack
-from sleeper.model.jobs.messages import QueueName
+from sleeper.deploy.stacks.bulk_import import add_starter, job_grants
+from sleeper.deploy.stacks.parts import new_stack, statement
+from sleeper.model.jobs.platforms import EKS
 from sleeper.spark.submit.eks import NAME as ACCOUNT
 from sleeper.spark.submit.eks import Manifests, StateMachine
 
@@ -165,28 +164,28 @@ _DNS: Final = "kube-system"
 
 def add_eks_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add the stack. The cluster costs all the time; pods only while a job runs."""
-    stack = new_stack(app, settings, "EksBulkImportStack", "bulk imports on EKS")
+    stack = new_stack(app, settings, EKS.stack, "bulk imports on EKS")
     names, namespace = settings.names, settings.properties.text(_NAMESPACE) or "default"
     cluster = _add_cluster(stack, settings)
     _add_fargate(stack, settings, cluster, namespace)
-    job_role = add_job_role(stack, settings, f"{EKS}-jobs", cluster, namespace)
-    role = add_eks_role(stack, names.named(f"{EKS}-runs"), "states")
+    job_role = add_job_role(stack, settings, f"{EKS.resource}-jobs", cluster, namespace)
+    role = add_eks_role(stack, names.named(f"{EKS.resource}-runs"), "states")
     machine = StateMachine(
-        cluster_name=names.named(EKS),
+        cluster_name=names.named(EKS.resource),
         endpoint="${Endpoint}",
         certificate="${Certificate}",
         partition=names.partition,
         manifests=Manifests(
             namespace=namespace,
             image=settings.image("spark"),
-            role_arn=names.role_arn(f"{EKS}-jobs"),
+            role_arn=names.role_arn(f"{EKS.resource}-jobs"),
             region=names.region,
         ),
     )
     runs = steps.CfnStateMachine(
         stack,
         "runs",
-        state_machine_name=names.named(EKS),
+        state_machine_name=names.named(EKS.resource),
         role_arn=role.attr_arn,
         definition_string=json.dumps(machine.definition(), separators=(",", ":")),
         definition_substitutions={
@@ -197,12 +196,11 @@ def add_eks_stack(app: App, settings: DeploymentSettings) -> Stack:
     runs.add_dependency(job_role)
     add_entry(stack, cluster, "runs-entry", role.attr_arn, "Admin", namespace)
     _add_people(stack, settings, cluster)
-    executions = names.arn("states", f"execution:{names.named(EKS)}:*")
+    executions = names.arn("states", f"execution:{names.named(EKS.resource)}:*")
     add_starter(
         stack,
         settings,
-        f"{EKS}-starter",
-        QueueName.BULK_IMPORT_EKS,
+        EKS,
         (
             Grant(("states:StartExecution",), (state_machine_arn(names),)),
             Grant(("states:DescribeExecution",), (executions,)),
@@ -214,11 +212,11 @@ def add_eks_stack(app: App, settings: DeploymentSettings) -> Stack:
 def _add_cluster(stack: Stack, settings: DeploymentSettings) -> eks.CfnCluster:
     """Add the cluster. Step Functions reaches its API by the internet, with a role of IAM."""
     names = settings.names
-    role = add_eks_role(stack, names.named(EKS), "eks", "AmazonEKSClusterPolicy")
+    role = add_eks_role(stack, names.named(EKS.resource), "eks", "AmazonEKSClusterPolicy")
     return eks.CfnCluster(
         stack,
         "cluster",
-        name=names.named(EKS),
+        name=names.named(EKS.resource),
         version=_KUBERNETES,
         role_arn=role.attr_arn,
         resources_vpc_config=eks.CfnCluster.ResourcesVpcConfigProperty(
@@ -239,7 +237,7 @@ def _add_fargate(
     """Add what runs pods of the namespace, and the name service that they need."""
     role = add_eks_role(
         stack,
-        settings.names.named(f"{EKS}-pods"),
+        settings.names.named(f"{EKS.resource}-pods"),
         "eks-fargate-pods",
         "AmazonEKSFargatePodExecutionRolePolicy",
     )
@@ -247,7 +245,7 @@ def _add_fargate(
         stack,
         "fargate",
         cluster_name=cluster.ref,
-        fargate_profile_name=settings.names.named(EKS),
+        fargate_profile_name=settings.names.named(EKS.resource),
         pod_execution_role_arn=role.attr_arn,
         subnets=list(settings.subnets),
         selectors=[

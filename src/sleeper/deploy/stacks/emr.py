@@ -1,4 +1,4 @@
-"""EmrBulkImportStack, for clusters of one job, and PersistentEmrBulkImportStack, of one kept."""
+"""The stacks of EMR: clusters of one job, a cluster that is kept, and EMR Serverless."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from sleeper.deploy.grants import Grant
-from sleeper.deploy.platforms import EMR, PERSISTENT, SERVERLESS, machine_role, service_role
+from sleeper.deploy.platforms import machine_role, service_role
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.functions import add_role
-from sleeper.deploy.stacks.job_access import add_starter, job_grants, pass_roles
-from sleeper.deploy.stacks.resources import new_stack
-from sleeper.model.jobs.messages import QueueName
+from sleeper.deploy.stacks.bulk_import import add_starter, job_grants, pass_roles
+from sleeper.deploy.stacks.parts import add_role, new_stack
+from sleeper.model.jobs.platforms import EMR, EMR_SERVERLESS, PERSISTENT_EMR, Platform
 from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.spark.submit.emr import FOR_MANAGED_POLICIES, machine_types
 
@@ -38,26 +37,26 @@ _KEPT_DAYS: Final = 7
 _EXTRA_GROUP: Final = "sleeper.bulk.import.emr.master.additional.security.group"
 
 
-def add_emr_access(stack: Stack, settings: DeploymentSettings, name: str) -> None:
+def add_emr_access(stack: Stack, settings: DeploymentSettings, platform: Platform) -> None:
     """Add the role of EMR, that of machines, and a security configuration.
 
     Args:
         stack: Where.
         settings: The settings of the deployment.
-        name: What their names begin with, after the instance's prefix.
+        platform: Whose they are.
     """
     names = settings.names
-    key = settings.properties.clusters.ebs_key_arn or _add_key(stack, settings, name)
+    key = settings.properties.clusters.ebs_key_arn or _add_key(stack, settings, platform)
     use_key = (
         Grant(_FOR_DISKS, (key,)),
         Grant(("kms:CreateGrant",), (key,), {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
     )
-    service = names.named(service_role(name))
-    role = add_role(stack, service, _SERVICE, [*_network_grants(settings, name), *use_key])
+    service = names.named(service_role(platform))
+    role = add_role(stack, service, _SERVICE, [*_network_grants(settings, platform), *use_key])
     role.add_managed_policy(
         iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AmazonEMRServicePolicy_v2")
     )
-    machines = names.named(machine_role(name))
+    machines = names.named(machine_role(platform))
     add_role(stack, machines, "ec2", [*job_grants(settings), *use_key])
     profile = iam.CfnInstanceProfile(
         stack, "profile", instance_profile_name=machines, roles=[machines]
@@ -66,12 +65,12 @@ def add_emr_access(stack: Stack, settings: DeploymentSettings, name: str) -> Non
     emr.CfnSecurityConfiguration(
         stack,
         "encryption",
-        name=names.named(name),
+        name=names.named(platform.resource),
         security_configuration=_encryption(key),
     )
 
 
-def _add_key(stack: Stack, settings: DeploymentSettings, name: str) -> str:
+def _add_key(stack: Stack, settings: DeploymentSettings, platform: Platform) -> str:
     """Add a key; whoever may use it is told by policies of IAM."""
     account = f"arn:{settings.names.partition}:iam::{settings.names.account}:root"
     policy = iam.PolicyDocument(
@@ -84,7 +83,7 @@ def _add_key(stack: Stack, settings: DeploymentSettings, name: str) -> str:
     key = kms.CfnKey(
         stack,
         "key",
-        description=f"Disks of {settings.names.named(name)}",
+        description=f"Disks of {settings.names.named(platform.resource)}",
         enable_key_rotation=True,
         pending_window_in_days=_KEPT_DAYS,
         key_policy=policy,
@@ -93,7 +92,7 @@ def _add_key(stack: Stack, settings: DeploymentSettings, name: str) -> str:
     return str(key.attr_arn)
 
 
-def _network_grants(settings: DeploymentSettings, name: str) -> tuple[Grant, ...]:
+def _network_grants(settings: DeploymentSettings, platform: Platform) -> tuple[Grant, ...]:
     """Allow EMR to use a network that has not the tag that AWS's own policy asks for."""
     names = settings.names
     group = settings.properties.text(_EXTRA_GROUP)
@@ -116,7 +115,7 @@ def _network_grants(settings: DeploymentSettings, name: str) -> tuple[Grant, ...
             ),
             tuple(inside),
         ),
-        pass_roles(settings, machine_role(name), service="ec2"),
+        pass_roles(settings, machine_role(platform), service="ec2"),
     )
 
 
@@ -145,14 +144,12 @@ def _resource(stack: Stack, name: str) -> Any:
     return stack.node.find_child(name).node.default_child
 
 
-_OWN: Final = "sleeper.bulk.import.persistent.emr."
-_SHARED: Final = "sleeper.bulk.import.emr."
 _CORE_MAX: Final = 3  # machines that have HDFS, which scaling leaves alone; the rest are tasks'
 
 
 def add_emr_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add EmrBulkImportStack: no cluster, but what is needed to make one for each job."""
-    stack = new_stack(app, settings, "EmrBulkImportStack", "bulk imports on clusters of EMR")
+    stack = new_stack(app, settings, EMR.stack, "bulk imports on clusters of EMR")
     add_emr_access(stack, settings, EMR)
     tag, value = FOR_MANAGED_POLICIES.values()
     tagged = {"StringEquals": {f"{_SERVICE}:RequestTag/{tag}": value}}
@@ -160,8 +157,7 @@ def add_emr_stack(app: App, settings: DeploymentSettings) -> Stack:
     add_starter(
         stack,
         settings,
-        f"{EMR}-starter",
-        QueueName.BULK_IMPORT_EMR,
+        EMR,
         (
             Grant((f"{_SERVICE}:RunJobFlow",), ("*",), tagged),
             Grant((f"{_SERVICE}:AddTags",), (clusters,), tagged),
@@ -174,20 +170,19 @@ def add_emr_stack(app: App, settings: DeploymentSettings) -> Stack:
 
 def add_persistent_emr_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add PersistentEmrBulkImportStack: a cluster that runs, and costs, all the time."""
-    kind = "PersistentEmrBulkImportStack"
-    stack = new_stack(app, settings, kind, "bulk imports on a cluster of EMR that is kept")
-    add_emr_access(stack, settings, PERSISTENT)
+    description = "bulk imports on a cluster of EMR that is kept"
+    stack = new_stack(app, settings, PERSISTENT_EMR.stack, description)
+    add_emr_access(stack, settings, PERSISTENT_EMR)
     cluster = _add_cluster(stack, settings)
     for each in ("encryption", "profile"):
         cluster.add_dependency(stack.node.find_child(each))
-    for each in (service_role(PERSISTENT), machine_role(PERSISTENT)):
+    for each in (service_role(PERSISTENT_EMR), machine_role(PERSISTENT_EMR)):
         cluster.node.add_dependency(stack.node.find_child(f"{settings.names.named(each)}-role"))
     itself = settings.names.arn(_SERVICE, f"cluster/{cluster.ref}")
     add_starter(
         stack,
         settings,
-        f"{PERSISTENT}-starter",
-        QueueName.BULK_IMPORT_PERSISTENT_EMR,
+        PERSISTENT_EMR,
         (
             Grant((f"{_SERVICE}:ListClusters",), ("*",)),
             Grant((f"{_SERVICE}:AddJobFlowSteps", f"{_SERVICE}:ListSteps"), (itself,)),
@@ -201,13 +196,13 @@ def _add_cluster(stack: Stack, settings: DeploymentSettings) -> emr.CfnCluster:
     return emr.CfnCluster(
         stack,
         "cluster",
-        name=names.named(PERSISTENT),
+        name=names.named(PERSISTENT_EMR.resource),
         release_label=clusters.persistent_release,
         applications=[emr.CfnCluster.ApplicationProperty(name="Spark")],
         instances=_instances(settings),
-        service_role=names.named(service_role(PERSISTENT)),
-        job_flow_role=names.named(machine_role(PERSISTENT)),
-        security_configuration=names.named(PERSISTENT),
+        service_role=names.named(service_role(PERSISTENT_EMR)),
+        job_flow_role=names.named(machine_role(PERSISTENT_EMR)),
+        security_configuration=names.named(PERSISTENT_EMR.resource),
         log_uri=f"s3://{names.buckets.bulk_import_bucket}/logs/",
         scale_down_behavior="TERMINATE_AT_TASK_COMPLETION",
         step_concurrency_level=clusters.persistent_steps,
@@ -231,10 +226,10 @@ def _scaling(settings: DeploymentSettings) -> emr.CfnCluster.ManagedScalingPolic
 
 
 def _instances(settings: DeploymentSettings) -> emr.CfnCluster.JobFlowInstancesConfigProperty:
-    group = settings.properties.text(f"{_SHARED}master.additional.security.group")
+    group = settings.properties.text(f"{EMR.family}.master.additional.security.group")
     return emr.CfnCluster.JobFlowInstancesConfigProperty(
         ec2_subnet_ids=list(settings.subnets),
-        ec2_key_name=settings.properties.text(f"{_SHARED}keypair.name"),
+        ec2_key_name=settings.properties.text(f"{EMR.family}.keypair.name"),
         additional_master_security_groups=[group] if group else None,
         keep_job_flow_alive_when_no_steps=True,
         termination_protected=False,
@@ -249,7 +244,7 @@ def _fleet(
     settings: DeploymentSettings, role: str, units: int
 ) -> emr.CfnCluster.InstanceFleetConfigProperty:
     def setting(name: str) -> str:
-        return settings.properties.text(f"{_OWN}{name}") or ""
+        return settings.properties.text(f"{PERSISTENT_EMR.family}.{name}") or ""
 
     is_executor = role == "executor"
     return emr.CfnCluster.InstanceFleetConfigProperty(
@@ -269,7 +264,7 @@ def _fleet(
 
 def _disks(settings: DeploymentSettings) -> Any:
     def text(name: str) -> str:
-        return settings.properties.text(f"{_SHARED}ebs.{name}") or ""
+        return settings.properties.text(f"{EMR.family}.ebs.{name}") or ""
 
     return emr.CfnCluster.EbsConfigurationProperty(
         ebs_optimized=True,
@@ -293,13 +288,12 @@ _SERVERLESS: Final = "emr-serverless"
 
 def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add the stack. By default nothing runs, and costs, while there is no job."""
-    kind = "EmrServerlessBulkImportStack"
-    stack = new_stack(app, settings, kind, "bulk imports on EMR Serverless")
+    stack = new_stack(app, settings, EMR_SERVERLESS.stack, "bulk imports on EMR Serverless")
     clusters, names = settings.properties.clusters, settings.names
     application = serverless.CfnApplication(
         stack,
         "application",
-        name=names.named(SERVERLESS),
+        name=names.named(EMR_SERVERLESS.resource),
         type="SPARK",
         release_label=clusters.serverless_release,
         architecture=clusters.serverless_architecture,
@@ -312,14 +306,13 @@ def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
         ),
         initial_capacity=_initial_capacity(clusters),
     )
-    add_role(stack, names.named(SERVERLESS), _SERVERLESS, job_grants(settings))
+    add_role(stack, names.named(EMR_SERVERLESS.resource), _SERVERLESS, job_grants(settings))
     runs = Grant((f"{_SERVERLESS}:StartJobRun",), (application.attr_arn,))
     add_starter(
         stack,
         settings,
-        f"{SERVERLESS}-starter",
-        QueueName.BULK_IMPORT_EMR_SERVERLESS,
-        (runs, pass_roles(settings, SERVERLESS, service=_SERVERLESS)),
+        EMR_SERVERLESS,
+        (runs, pass_roles(settings, EMR_SERVERLESS.resource, service=_SERVERLESS)),
     )
     return stack
 

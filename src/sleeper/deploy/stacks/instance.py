@@ -1,4 +1,4 @@
-"""The stacks of what `sleeper init aws://` makes: buckets, tables in DynamoDB, and queues."""
+"""The stacks of every instance: buckets, tables in DynamoDB, queues, and policies of users."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from aws_cdk import App, Stack
 
 from sleeper.deploy import grants
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.functions import FunctionSpec, add_function, add_policy, add_queue_source
-from sleeper.deploy.stacks.resources import add_bucket, add_queue, add_table, new_stack
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.deploy.stacks.parts import add_bucket, add_policy, add_queue, add_table, new_stack
+from sleeper.model.jobs.kinds import ANSWERS, JobKind, QueueName, Senders, queues_from
+from sleeper.model.stacks import StackName
 from sleeper.storage.aws.deployment.table_index import (
     ALL_TABLES,
     INDEX_TABLES,
@@ -21,7 +20,7 @@ from sleeper.storage.aws.dynamo_tables import DynamoTable
 
 def add_instance_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add the stack of buckets and tables."""
-    stack = new_stack(app, settings, "InstanceStack", "buckets, and tables in DynamoDB")
+    stack = new_stack(app, settings, StackName.INSTANCE, "buckets, and tables in DynamoDB")
     retain, names = settings.properties.cloud.retains_data, settings.names
     for bucket in names.buckets.buckets:
         add_bucket(stack, bucket, retain=retain, expiry_days=_expiry_days(settings, bucket))
@@ -33,7 +32,7 @@ def add_instance_stack(app: App, settings: DeploymentSettings) -> Stack:
 
 def add_queues_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add the stack of queues."""
-    stack = new_stack(app, settings, "QueuesStack", "queues of jobs, and of dead letters")
+    stack = new_stack(app, settings, StackName.QUEUES, "queues of jobs, and of dead letters")
     names = settings.names
     for queue in QueueName:
         add_queue(stack, names.queues(queue), settings.queue(queue))
@@ -56,41 +55,6 @@ def _recovers(settings: DeploymentSettings, table: DynamoTable) -> bool:
     return table in STATE_TABLES and cloud.recovers_states
 
 
-# ---------------------------------------------------------------- committer stack
-#
-# The stack of the committer, which commits to tables what others ask it to.
-
-
-def add_committer_stack(app: App, settings: DeploymentSettings) -> Stack:
-    """Add StateStoreCommitterStack. Requests of one table are committed in order."""
-    stack = new_stack(app, settings, "StateStoreCommitterStack", "commits what workers ask it to")
-    names, lambdas = settings.names, settings.properties.lambdas
-    reserved, at_once = settings.at_once(lambdas.committer_reserved, lambdas.committer_max)
-    committer = FunctionSpec(
-        name="committer",
-        handler="commit",
-        description="Commits requests of the queue to tables",
-        memory_mb=settings.memory_mb(lambdas.committer_memory_mb),
-        timeout_s=settings.timeout_s(lambdas.committer_timeout_s, QueueName.COMMIT),
-        grants=(
-            *grants.write_tables(names),
-            *grants.track(names, JobKind.INGEST, JobKind.COMPACTION),
-            *grants.consume(names, QueueName.COMMIT),
-        ),
-        environment={},
-        reserved=reserved,
-    )
-    function = add_function(stack, settings, committer)
-    add_queue_source(
-        stack,
-        function,
-        names.queue_arn(names.queue(QueueName.COMMIT)),
-        batch=settings.properties.committer.batch_size,
-        at_once=at_once,
-    )
-    return stack
-
-
 # ---------------------------------------------------------------- policies
 #
 # The stack of policies that a user can attach to roles of people and programs.
@@ -98,17 +62,16 @@ def add_committer_stack(app: App, settings: DeploymentSettings) -> Stack:
 
 def add_policies_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add the stack of policies."""
-    stack = new_stack(app, settings, "PoliciesStack", "policies for users of the instance")
+    stack = new_stack(app, settings, StackName.POLICIES, "policies for users of the instance")
     names, buckets = settings.names, settings.names.buckets
-    ingest = (QueueName.INGEST, *BULK_IMPORT_QUEUES, QueueName.BATCHER)
     add_policy(
         stack,
-        names.named("ingest-by-queue"),
+        names.named(Senders.INGEST),
         "Submits ingest jobs, bulk imports and files of the batcher, and sees what becomes of them",
         (
             *grants.read_states(names),
             *grants.read_sources(names, settings.properties.cloud.source_buckets or ()),
-            *grants.send(names, *ingest),
+            *grants.send(names, *queues_from(Senders.INGEST)),
             *grants.track(names, JobKind.INGEST),
         ),
     )
@@ -120,12 +83,12 @@ def add_policies_stack(app: App, settings: DeploymentSettings) -> Stack:
     )
     add_policy(
         stack,
-        names.named("query"),
+        names.named(Senders.QUERY),
         "Reads rows of tables, by itself and by queries and exports that are sent to queues",
         (
             *grants.read_tables(names),
-            *grants.send(names, QueueName.QUERY, QueueName.EXPORT),
-            *grants.track(names, JobKind.QUERY, JobKind.EXPORT),
+            *grants.send(names, *queues_from(Senders.QUERY)),
+            *grants.track(names, *ANSWERS),
             *grants.read_bucket(names, buckets.query_results_bucket, buckets.bulk_export_bucket),
         ),
     )

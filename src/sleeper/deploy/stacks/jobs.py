@@ -1,26 +1,43 @@
-"""The stacks of ingest jobs, and of the batcher, which makes jobs of files."""
+"""The stacks that run jobs: for each kind what its workers, or its function, may do.
+
+Kinds that run on platforms of bulk imports have stacks of their own, in `emr.py` and `eks.py`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
 
 from aws_cdk import App, Stack
 
 from sleeper.deploy import grants
+from sleeper.deploy.grants import Grant
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.functions import (
+from sleeper.deploy.stacks.parts import (
+    AddStack,
     FunctionSpec,
     add_function,
     add_queue_source,
     add_schedule,
+    new_stack,
 )
-from sleeper.deploy.stacks.resources import new_stack
 from sleeper.deploy.stacks.workers import add_workers
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.model.jobs.kinds import (
+    BULK_IMPORT_QUEUES,
+    COMPACTION,
+    JobKind,
+    KindSpec,
+    QueueName,
+    kind_of,
+)
+from sleeper.model.stacks import StackName
+
+BATCH_CREATOR: Final = "batcher-create-jobs"
+"""The function that makes jobs of submitted files."""
 
 
 def add_ingest_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add IngestStack: workers on Fargate run ingest jobs."""
-    stack = new_stack(app, settings, "IngestStack", "runs ingest jobs")
     names, properties = settings.names, settings.properties
     allowed = (
         *grants.write_tables(names),
@@ -29,18 +46,16 @@ def add_ingest_stack(app: App, settings: DeploymentSettings) -> Stack:
         *grants.consume(names, QueueName.INGEST),
         *grants.send(names, QueueName.COMMIT),
     )
-    minutes = properties.tasks.ingest_period_minutes
-    add_workers(stack, settings, "ingest", allowed, minutes=minutes)
-    return stack
+    return _add_task_stack(app, settings, kind_of("ingest"), "runs ingest jobs", allowed)
 
 
 def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add IngestBatcherStack: files that are submitted become jobs of a sensible size."""
-    stack = new_stack(app, settings, "IngestBatcherStack", "makes jobs of submitted files")
+    stack = new_stack(app, settings, StackName.BATCHER, "makes jobs of submitted files")
     names, properties = settings.names, settings.properties
     lambdas = properties.lambdas
     submitter = FunctionSpec(
-        name="batcher-submit",
+        name=_function("batcher"),
         handler="submit_to_batcher",
         description="Notes the files that are submitted to the batcher",
         memory_mb=lambdas.submitter_memory_mb,
@@ -59,7 +74,7 @@ def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
     taker = add_function(stack, settings, submitter)
     add_queue_source(stack, taker, names.queue_arn(names.queue(QueueName.BATCHER)), batch=10)
     creator = FunctionSpec(
-        name="batcher-create-jobs",
+        name=BATCH_CREATOR,
         handler="create_batches",
         description="Makes jobs of files that were submitted to the batcher",
         memory_mb=lambdas.batcher_memory_mb,
@@ -85,17 +100,12 @@ def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
     return stack
 
 
-# ---------------------------------------------------------------- reading stacks
-#
-# The stacks of queries and of exports that come from queues.
-
-
 def add_query_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add QueryStack: a function runs queries."""
-    stack = new_stack(app, settings, "QueryStack", "runs queries of the queue")
+    stack = new_stack(app, settings, StackName.QUERY, "runs queries of the queue")
     names, lambdas = settings.names, settings.properties.lambdas
     query = FunctionSpec(
-        name="query",
+        name=_function("query"),
         handler="query",
         description="Runs queries of the queue",
         memory_mb=settings.memory_mb(lambdas.query_memory_mb),
@@ -115,7 +125,6 @@ def add_query_stack(app: App, settings: DeploymentSettings) -> Stack:
 
 def add_export_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add BulkExportStack: workers on Fargate write the rows of tables to files."""
-    stack = new_stack(app, settings, "BulkExportStack", "runs exports of the queue")
     names = settings.names
     allowed = (
         *grants.read_tables(names),
@@ -123,6 +132,84 @@ def add_export_stack(app: App, settings: DeploymentSettings) -> Stack:
         *grants.write_bucket(names, names.buckets.bulk_export_bucket),
         *grants.consume(names, QueueName.EXPORT),
     )
-    minutes = settings.properties.tasks.export_period_minutes
-    add_workers(stack, settings, "export", allowed, minutes=minutes)
+    return _add_task_stack(app, settings, kind_of("export"), "runs exports of the queue", allowed)
+
+
+def add_compaction_stack(app: App, settings: DeploymentSettings) -> Stack:
+    """Add CompactionStack: workers on Fargate plan, run and commit compactions."""
+    allowed = (
+        *grants.write_tables(settings.names),
+        *grants.track(settings.names, JobKind.COMPACTION),
+        *grants.send(settings.names, QueueName.COMMIT),
+    )
+    description = "compacts the files of tables"
+    return _add_task_stack(app, settings, kind_of(COMPACTION), description, allowed)
+
+
+def add_committer_stack(app: App, settings: DeploymentSettings) -> Stack:
+    """Add StateStoreCommitterStack. Requests of one table are committed in order."""
+    stack = new_stack(app, settings, StackName.COMMITTER, "commits what workers ask it to")
+    names, lambdas = settings.names, settings.properties.lambdas
+    reserved, at_once = settings.at_once(lambdas.committer_reserved, lambdas.committer_max)
+    committer = FunctionSpec(
+        name=_function("commit"),
+        handler="commit",
+        description="Commits requests of the queue to tables",
+        memory_mb=settings.memory_mb(lambdas.committer_memory_mb),
+        timeout_s=settings.timeout_s(lambdas.committer_timeout_s, QueueName.COMMIT),
+        grants=(
+            *grants.write_tables(names),
+            *grants.track(names, JobKind.INGEST, JobKind.COMPACTION),
+            *grants.consume(names, QueueName.COMMIT),
+        ),
+        environment={},
+        reserved=reserved,
+    )
+    function = add_function(stack, settings, committer)
+    add_queue_source(
+        stack,
+        function,
+        names.queue_arn(names.queue(QueueName.COMMIT)),
+        batch=settings.properties.committer.batch_size,
+        at_once=at_once,
+    )
     return stack
+
+
+def _add_task_stack(
+    app: App,
+    settings: DeploymentSettings,
+    kind: KindSpec,
+    description: str,
+    allowed: tuple[Grant, ...],
+) -> Stack:
+    """Add the stack of a kind whose workers run on Fargate.
+
+    Args:
+        app: The app.
+        settings: The settings of the deployment.
+        kind: The kind.
+        description: What the stack does.
+        allowed: What a worker may do.
+    """
+    assert kind.stack is not None, "a kind on Fargate has a stack"
+    stack = new_stack(app, settings, kind.stack, description)
+    add_workers(stack, settings, kind, allowed)
+    return stack
+
+
+def _function(kind: str) -> str:
+    """Return the name of the function that gets the messages of a kind."""
+    name = kind_of(kind).function
+    assert name is not None, "the kind is run by a function"
+    return name
+
+
+STACKS: Final[Mapping[StackName, AddStack]] = {
+    StackName.INGEST: add_ingest_stack,
+    StackName.BATCHER: add_batcher_stack,
+    StackName.EXPORT: add_export_stack,
+    StackName.QUERY: add_query_stack,
+    StackName.COMPACTION: add_compaction_stack,
+}
+"""What adds each of them that can be chosen."""

@@ -1,4 +1,4 @@
-"""The stack of alarms: dead letters, messages that wait for long, functions that fail."""
+"""The stacks that watch: alarms of dead letters, delays and failures, and a dashboard."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 
-from sleeper.deploy.platforms import EKS, state_machine_arn
+from sleeper.deploy.names import TABLE_OPERATIONS, TableOperation
+from sleeper.deploy.platforms import state_machine_arn
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.resources import new_stack
+from sleeper.deploy.stacks.jobs import BATCH_CREATOR
+from sleeper.deploy.stacks.parts import new_stack
 from sleeper.deploy.stacks.workers import STARTER
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import KINDS, QUEUES
+from sleeper.model.jobs.platforms import EKS
+from sleeper.model.stacks import StackName
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames
 
 # ---------------------------------------------------------------- watched
 #
 # What of a deployment is watched: the queues and functions of the stacks that it has.
 
-_QUEUES: Final = {
-    "IngestStack": QueueName.INGEST,
-    "IngestBatcherStack": QueueName.BATCHER,
-    "EmrServerlessBulkImportStack": QueueName.BULK_IMPORT_EMR_SERVERLESS,
-    "EmrBulkImportStack": QueueName.BULK_IMPORT_EMR,
-    "PersistentEmrBulkImportStack": QueueName.BULK_IMPORT_PERSISTENT_EMR,
-    "EksBulkImportStack": QueueName.BULK_IMPORT_EKS,
-    "BulkExportStack": QueueName.EXPORT,
-    "QueryStack": QueueName.QUERY,
-}
-_OPERATIONS: Final = {
-    "GarbageCollectorStack": "garbage-collector",
-    "PartitionSplittingStack": "partition-splitter",
-    "TableMetricsStack": "table-metrics",
-}
-
 
 def watched_queues(settings: DeploymentSettings) -> tuple[SqsNames, ...]:
     """Return the queues that something takes messages from."""
-    jobs = [QueueName.COMMIT, *(_QUEUES[each] for each in settings.stacks if each in _QUEUES)]
-    tables = [each for each in settings.stacks if each in _OPERATIONS]
+    taken = {each.stack: each.name for each in QUEUES.values()}
+    jobs = [taken[each] for each in (StackName.COMMITTER, *settings.stacks) if each in taken]
     return (
         *map(settings.names.queues, jobs),
-        *map(settings.names.operation_queues, tables),
+        *map(settings.names.operation_queues, _operations(settings)),
     )
 
 
 def scheduled_functions(settings: DeploymentSettings) -> tuple[str, ...]:
     """Return the names of functions that are called by schedules: no queue has what they failed."""
     starter = [STARTER] if settings.has_tasks else []
-    batcher = ["batcher-create-jobs"] if settings.has("IngestBatcherStack") else []
-    triggers = [f"{_OPERATIONS[each]}-trigger" for each in settings.stacks if each in _OPERATIONS]
+    batcher = [BATCH_CREATOR] if settings.has(StackName.BATCHER) else []
+    triggers = [each.trigger for each in _operations(settings)]
     return tuple(map(settings.names.function, (*starter, *batcher, *triggers)))
 
 
 def queue_functions(settings: DeploymentSettings) -> tuple[str, ...]:
     """Return the names of functions that are called with messages of queues."""
-    of_stacks = {"QueryStack": "query", "IngestBatcherStack": "batcher-submit", **_OPERATIONS}
-    named = [of_stacks[each] for each in settings.stacks if each in of_stacks]
-    return tuple(map(settings.names.function, ("committer", *named)))
+    of_stacks = {each.stack: each.function for each in KINDS if each.function}
+    of_stacks |= {stack: each.function for stack, each in TABLE_OPERATIONS.items()}
+    stacks = (StackName.COMMITTER, *settings.stacks)
+    named = [of_stacks[each] for each in stacks if each in of_stacks]
+    return tuple(map(settings.names.function, named))
 
 
-_PERIOD_S = 300
+def _operations(settings: DeploymentSettings) -> list[TableOperation]:
+    return [TABLE_OPERATIONS[each] for each in settings.stacks if each in TABLE_OPERATIONS]
+
+
+# ---------------------------------------------------------------- alarms
+#
+# The stack of alarms.
+
+_PERIOD_S: Final = 300
 
 
 def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add AlarmsStack. Each alarm is sent to a topic, and by it to `sleeper.errors.email`."""
-    stack = new_stack(app, settings, "AlarmsStack", "alarms of dead letters, delays and failures")
+    stack = new_stack(
+        app, settings, StackName.ALARMS, "alarms of dead letters, delays and failures"
+    )
     topic = _add_topic(stack, settings)
     age_s = settings.properties.cloud.alarm_minutes * 60
     for queue in watched_queues(settings):
@@ -86,19 +86,20 @@ def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
             threshold=3,
             **_how(topic),
         )
-    if settings.has("EksBulkImportStack"):
+    if settings.has(EKS.stack):
         _add_execution_alarm(stack, settings, topic)
     return stack
 
 
 def _add_execution_alarm(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
     """Add the alarm of jobs on EKS whose driver could not start, which no tracker knows."""
-    name = f"{settings.names.named(EKS)}-failed"
+    runs = settings.names.named(EKS.resource)
+    name = f"{runs}-failed"
     cloudwatch.CfnAlarm(
         stack,
         name,
         alarm_name=name,
-        alarm_description=f"Runs of {settings.names.named(EKS)} failed: look at the causes.",
+        alarm_description=f"Runs of {runs} failed: look at the causes.",
         namespace="AWS/States",
         metric_name="ExecutionsFailed",
         dimensions=_dimension("StateMachineArn", state_machine_arn(settings.names)),
@@ -212,7 +213,7 @@ _METRICS: Final = (
 def add_dashboard_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add DashboardStack: queues, dead letters, functions and tables, over time."""
     stack = new_stack(
-        app, settings, "DashboardStack", "a dashboard of queues, functions and tables"
+        app, settings, StackName.DASHBOARD, "a dashboard of queues, functions and tables"
     )
     cloudwatch.CfnDashboard(
         stack,
@@ -242,7 +243,7 @@ def _widgets(settings: DeploymentSettings) -> list[dict[str, Any]]:
             [["AWS/Lambda", "Errors", "FunctionName", each] for each in functions],
         ),
     ]
-    if settings.has("TableMetricsStack"):
+    if settings.has(StackName.METRICS):
         shown += [(metric, "Average", [_of_tables(settings, metric)]) for metric in _METRICS]
     period_s = settings.properties.cloud.dashboard_minutes * 60
     return [

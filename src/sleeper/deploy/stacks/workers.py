@@ -1,4 +1,7 @@
-"""The stack that all workers on Fargate share: their cluster, and the function that starts them."""
+"""Workers on Fargate: tasks that run `sleeper worker` until there is nothing to do.
+
+All kinds share a stack with their cluster, and the function that starts them.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,18 @@ from sleeper.deploy import grants
 from sleeper.deploy.grants import Grant
 from sleeper.deploy.names import DeployedNames
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.functions import (
+from sleeper.deploy.stacks.parts import (
     FunctionSpec,
     add_function,
     add_logs,
     add_role,
     add_schedule,
+    new_stack,
     write_logs,
 )
-from sleeper.deploy.stacks.resources import new_stack
-from sleeper.model.jobs.messages import QueueName
-
-# ---------------------------------------------------------------- tasks
-#
-# Workers on Fargate: tasks that run `sleeper worker` until there is nothing to do.
-
-TASK_KINDS: Final = ("ingest", "compaction", "export")
-"""The kinds of workers that run on Fargate."""
+from sleeper.model.jobs.kinds import TASK_KINDS, KindSpec
+from sleeper.model.jobs.settings import task_period_minutes, task_size, workers_max
+from sleeper.model.stacks import StackName
 
 STARTER: Final = "worker-starter"
 """The function that starts them."""
@@ -45,40 +43,36 @@ _STOP_S: Final = 120
 """How long a worker may take to give back its job: as long as Fargate allows."""
 
 
-def task_family(names: DeployedNames, kind: str) -> str:
+def task_family(names: DeployedNames, kind: KindSpec) -> str:
     """Return the name of the task definition of a kind of workers."""
-    return names.named(kind)
+    return names.named(kind.name)
 
 
 def add_workers(
-    stack: Stack,
-    settings: DeploymentSettings,
-    kind: str,
-    grants: Iterable[Grant],
-    *,
-    minutes: int,
+    stack: Stack, settings: DeploymentSettings, kind: KindSpec, grants: Iterable[Grant]
 ) -> None:
-    """Add a kind of workers, and have the starter look every so many minutes whether to start some.
+    """Add a kind of workers, and have the starter look now and then whether to start some.
 
     Args:
         stack: Where.
         settings: The settings of the deployment.
         kind: One of `TASK_KINDS`.
         grants: What a worker may do.
-        minutes: How often to look.
     """
-    names, size = settings.names, settings.task_size(kind)
-    logs = add_logs(stack, settings, kind)
-    task = add_role(stack, names.named(f"{kind}-{TASK}"), "ecs-tasks", grants)
+    assert kind.task is not None, "its workers run on Fargate"
+    names, properties, name = settings.names, settings.properties, kind.name
+    size, minutes = task_size(properties, kind.task), task_period_minutes(properties, kind.task)
+    logs = add_logs(stack, settings, name)
+    task = add_role(stack, names.named(f"{name}-{TASK}"), "ecs-tasks", grants)
     execution = add_role(
         stack,
-        names.named(f"{kind}-{EXECUTION}"),
+        names.named(f"{name}-{EXECUTION}"),
         "ecs-tasks",
         (*_pull_image(settings), write_logs(logs)),
     )
     ecs.CfnTaskDefinition(
         stack,
-        kind,
+        name,
         family=task_family(names, kind),
         requires_compatibilities=["FARGATE"],
         network_mode="awsvpc",
@@ -89,10 +83,10 @@ def add_workers(
         ),
         task_role_arn=task.role_arn,
         execution_role_arn=execution.role_arn,
-        container_definitions=[_container(settings, kind, logs.ref)],
+        container_definitions=[_container(settings, name, logs.ref)],
     )
-    event = {"kinds": [kind]}
-    add_schedule(stack, settings, f"{kind}-rule", function=STARTER, minutes=minutes, event=event)
+    event = {"kinds": [name]}
+    add_schedule(stack, settings, f"{name}-rule", function=STARTER, minutes=minutes, event=event)
 
 
 def _container(
@@ -135,7 +129,7 @@ def _pull_image(settings: DeploymentSettings) -> tuple[Grant, ...]:
 def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add WorkersStack. No task runs before there is something to do."""
     stack = new_stack(
-        app, settings, "WorkersStack", "starts workers on Fargate while they are needed"
+        app, settings, StackName.WORKERS, "starts workers on Fargate while they are needed"
     )
     names, properties = settings.names, settings.properties
     cluster = ecs.CfnCluster(
@@ -177,10 +171,11 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
             "SLEEPER_SECURITY_GROUP": group.attr_group_id,
             "SLEEPER_CAPACITY": "FARGATE_SPOT,FARGATE" if properties.tasks.spot else "FARGATE",
             "SLEEPER_PUBLIC_IP": "ENABLED" if properties.tasks.public_ip else "DISABLED",
-            **{f"SLEEPER_TASK_{kind.upper()}": task_family(names, kind) for kind in TASK_KINDS},
-            "SLEEPER_WORKERS_MAX_INGEST": str(properties.ingest_queue.workers_max),
-            "SLEEPER_WORKERS_MAX_COMPACTION": str(properties.compaction_workers.workers_max),
-            "SLEEPER_WORKERS_MAX_EXPORT": str(properties.export_queue.workers_max),
+            **{each.variable("SLEEPER_TASK"): task_family(names, each) for each in TASK_KINDS},
+            **{
+                each.variable("SLEEPER_WORKERS_MAX"): str(workers_max(properties, each))
+                for each in TASK_KINDS
+            },
         },
         reserved=1,  # two at once would start twice as many
     )
@@ -195,9 +190,11 @@ def _grants(settings: DeploymentSettings) -> Iterator[Grant]:
     tasks = names.arn("ecs", f"task/{names.named('workers')}/*")
     here = {"ArnEquals": {"ecs:cluster": cluster}}
     families = [task_family(names, kind) for kind in TASK_KINDS]
-    roles = [names.role_arn(f"{kind}-{role}") for kind in TASK_KINDS for role in (TASK, EXECUTION)]
+    roles = [
+        names.role_arn(f"{kind.name}-{role}") for kind in TASK_KINDS for role in (TASK, EXECUTION)
+    ]
     yield from grants.look_for_work(names)
-    yield from grants.look_at(names, QueueName.INGEST, QueueName.EXPORT)
+    yield from grants.look_at(names, *(name for kind in TASK_KINDS for name in kind.queue_names))
     yield Grant(
         ("ecs:RunTask",),
         tuple(names.arn("ecs", f"task-definition/{family}:*") for family in families),

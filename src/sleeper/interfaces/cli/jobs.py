@@ -17,8 +17,7 @@ from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.cli.options import instance_option, json_option, one_of, text_of
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TRY_AGAIN
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import ANSWERS, JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState, JobStatus
 
@@ -26,7 +25,7 @@ _POLL_S = 0.5
 
 kind_option = click.option(
     "--kind",
-    type=one_of(JobKind.INGEST, JobKind.COMPACTION),
+    type=one_of(*(each for each in JobKind if each not in ANSWERS)),
     default=JobKind.INGEST.value,
     show_default=True,
     help="What the jobs do; a bulk import is an ingest.",

@@ -7,7 +7,7 @@ import click
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.options import force_option, instance_option, json_option, one_of
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName
 
 queue_argument = click.argument("name", type=one_of(*QueueName), metavar="QUEUE")
 

@@ -14,8 +14,8 @@ from sleeper.interfaces.cli.options import instance_option, json_option, on_tabl
 from sleeper.interfaces.cli.present import claim_line, print_facts, print_grid, print_json, say
 from sleeper.interfaces.cli.stderr import warn
 from sleeper.interfaces.connection import connect
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import DeadLetter, QueueName
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import DeadLetter
 from sleeper.model.jobs.tasks import TaskStatus
 from sleeper.tables.table import Table
 

@@ -19,9 +19,9 @@ from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.options import host_and_port, instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TERMINATED, LogOutput
+from sleeper.model.jobs.kinds import COMPACTION, KINDS
 from sleeper.workers.maintenance import MaintenanceStep, run_maintenance
 from sleeper.workers.online_tables import OnlineTables
-from sleeper.workers.open_worker import COMPACTION, WORKER_KINDS
 from sleeper.workers.serve.current_instance import CurrentInstance
 from sleeper.workers.serve.fleet import WorkerProcess, start_logged
 from sleeper.workers.serve.job_services import open_job_services
@@ -81,7 +81,6 @@ def stop_with_parent(stop: threading.Event, parent_id: int, *, with_children: bo
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _GONE_ROUNDS_MAX = 3
-_ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
 
 @click.command()
@@ -304,7 +303,7 @@ def _workers_max(given: Iterable[str], compactions: int) -> dict[str, int]:
         click.BadParameter: one is not KIND=N.
     """
     processors = os.cpu_count() or 1
-    limits = {kind: 1 if kind in _ONE_AT_A_TIME else processors for kind in WORKER_KINDS}
+    limits = {kind.name: 1 if kind.one_at_a_time else processors for kind in KINDS}
     limits[COMPACTION] = compactions
     for kind, text in split_pairs(given, "--job-workers"):
         if kind not in limits:

@@ -11,13 +11,14 @@ from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.options import instance_option
 from sleeper.interfaces.cli.serve import stop_on_signals, stop_with_parent
 from sleeper.interfaces.cli.stderr import LogOutput
-from sleeper.workers.open_worker import WORKER_KINDS, open_worker
+from sleeper.model.jobs.kinds import KIND_NAMES
+from sleeper.workers.open_worker import open_worker
 from sleeper.workers.serve.current_instance import PropertiesLook
 from sleeper.workers.worker import WorkerSettings
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(WORKER_KINDS))
+@click.argument("kind", type=click.Choice(KIND_NAMES))
 @click.option("--jobs", "jobs_max", type=click.IntRange(min=1), help="End after so many jobs.")
 @click.option("--until-empty", is_flag=True, help="End when there is no job.")
 @click.option(

@@ -14,7 +14,7 @@ from sleeper.errors import BadRequest, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed
 from sleeper.language.failures import ends_process
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QueueName, kind_of
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue, delivered
 from sleeper.storage.aws.jobs.fifo_sender import FifoSender
@@ -22,7 +22,6 @@ from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
 from sleeper.tables.report import FilesReport
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.scheduled_operations import TableOperation, run_operation
-from sleeper.workers.serve.pause_look import GO_ON_PAUSED
 from sleeper.workers.worker import WorkerSettings
 
 _PAUSED_S = 60.0
@@ -116,7 +115,7 @@ def _queue_in_sqs(instance: Instance, name: QueueName) -> SqsQueue:
 
 
 def _is_paused(instance: Instance, kind: str) -> bool:
-    return kind not in GO_ON_PAUSED and instance.pause_switch.paused_since() is not None
+    return not kind_of(kind).goes_on_paused and instance.pause_switch.paused_since() is not None
 
 
 # ---------------------------------------------------------------- delivered operations

@@ -51,7 +51,7 @@ from sleeper.interfaces.lambdas.delivered import (
 )
 from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed, warm_instance
 from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, QueueName
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.scheduled_operations import ask_for_operation, checked_operation
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import Instance, new_secret
 from sleeper.interfaces.lambdas.warm_instance import needed
+from sleeper.model.jobs.kinds import KIND_NAMES, kind_of
+from sleeper.model.jobs.settings import workers_max
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.ecs_tasks import EcsTasks, TaskPlace
-from sleeper.workers.open_worker import WORKER_KINDS
 from sleeper.workers.scheduled_starts import RunningWorkers, ScheduledStarts
 
 _CAPACITIES: Final = ("FARGATE", "FARGATE_SPOT")
@@ -41,7 +42,7 @@ class EcsWorkers:
         return self.tasks.start(self._family(kind), count)
 
     def _family(self, kind: str) -> str:
-        return needed(self.environment, variable_of("SLEEPER_TASK", kind))
+        return needed(self.environment, kind_of(kind).variable("SLEEPER_TASK"))
 
 
 def warm_starts(
@@ -96,30 +97,16 @@ def worker_limits(
         BadRequest: it names none, or others, or a limit is no number.
     """
     kinds = event.get("kinds")
-    if not isinstance(kinds, list) or not kinds or not set(map(str, kinds)) <= set(WORKER_KINDS):
+    if not isinstance(kinds, list) or not kinds or not set(map(str, kinds)) <= set(KIND_NAMES):
         raise BadRequest(
-            f"kinds is {kinds!r:.200}, but it must be a list of {', '.join(WORKER_KINDS)}"
+            f"kinds is {kinds!r:.200}, but it must be a list of {', '.join(KIND_NAMES)}"
         )
     return [(kind, _limit(kind, environment, properties)) for kind in kinds]
 
 
-def variable_of(prefix: str, kind: str) -> str:
-    """Return the name of a variable of a kind of worker.
-
-    >>> variable_of("SLEEPER_TASK", "bulk-import")
-    'SLEEPER_TASK_BULK_IMPORT'
-    """
-    return f"{prefix}_{kind.upper().replace('-', '_')}"
-
-
 def _limit(kind: str, environment: Mapping[str, str], properties: InstanceProperties) -> int:
-    of_instance = {
-        "ingest": properties.ingest_queue.workers_max,
-        "bulk-import": properties.ingest_queue.workers_max,
-        "compaction": properties.compaction_workers.workers_max,
-        "export": properties.export_queue.workers_max,
-    }.get(kind, 1)
-    name = variable_of("SLEEPER_WORKERS_MAX", kind)
+    spec = kind_of(kind)
+    of_instance, name = workers_max(properties, spec), spec.variable("SLEEPER_WORKERS_MAX")
     given = environment.get(name, "").strip()
     if not given:
         return of_instance

@@ -12,8 +12,8 @@ from sleeper.errors import BadRequest
 from sleeper.interfaces.remote.http_client import HttpClient, result_of
 from sleeper.interfaces.remote.remote_table import path_of_table
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import DeadLetter, QueueDepth, QueueName, SubmittedFile
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import DeadLetter, QueueDepth, SubmittedFile
 from sleeper.model.jobs.statuses import JobStatus
 
 Paths = str | Sequence[str]

@@ -6,7 +6,8 @@ import json
 from dataclasses import fields
 from datetime import datetime
 
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (JobEvent, TaskEvent)}
 

@@ -9,19 +9,11 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.notebook_html import NotebookHtml
 
 UNKNOWN_TABLE: Final = "-"
 """The table id of a job whose table does not exist (rule ING-10)."""
-
-
-class JobKind(StrEnum):
-    """What a job does. A bulk import is an ingest: one id names the work, however it is done."""
-
-    INGEST = "ingest"
-    COMPACTION = "compaction"
-    QUERY = "query"
-    EXPORT = "export"
 
 
 class JobEventType(StrEnum):

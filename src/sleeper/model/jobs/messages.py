@@ -5,36 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final
 
 from sleeper.errors import BadRequest
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.notebook_html import NotebookHtml
-
-
-class QueueName(StrEnum):
-    """The queues of an instance. Each has dead letters of its own."""
-
-    INGEST = "ingest"
-    BULK_IMPORT = "bulk-import"
-    BULK_IMPORT_EMR = "bulk-import-emr"
-    BULK_IMPORT_PERSISTENT_EMR = "bulk-import-persistent-emr"
-    BULK_IMPORT_EMR_SERVERLESS = "bulk-import-emr-serverless"
-    BULK_IMPORT_EKS = "bulk-import-eks"
-    BATCHER = "batcher"
-    QUERY = "query"
-    EXPORT = "export"
-    COMMIT = "commit"
-
-
-BULK_IMPORT_QUEUES: Final = (
-    QueueName.BULK_IMPORT,
-    QueueName.BULK_IMPORT_EMR,
-    QueueName.BULK_IMPORT_PERSISTENT_EMR,
-    QueueName.BULK_IMPORT_EMR_SERVERLESS,
-    QueueName.BULK_IMPORT_EKS,
-)
-"""The queues of bulk imports: one for each platform, and one for the worker's own machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

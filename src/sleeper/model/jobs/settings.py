@@ -1,16 +1,18 @@
-"""How an instance's queues deliver, and how their messages are handled, by its properties."""
+"""What an instance's properties say of the kinds of jobs: queues, handling, workers, tracking."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import HIDDEN_MAX_S, QueueName, QueueSettings
-from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.model.jobs.kinds import QUEUES, TRACKED, JobKind, KindSpec, QueueName, TaskSpec
+from sleeper.model.jobs.messages import HIDDEN_MAX_S, QueueSettings
+from sleeper.model.known_properties.kinds import PREFIX
+from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, InstanceProperties
 
-_COMMIT_RECEIVES_MAX: Final = 1_000  # a request is tried until the log takes or refuses it
+_KEPT_MAX: Final = timedelta(days=36_500)  # ten thousand years are too many for a date
+_KNOWN: Final = {each.name: each for each in INSTANCE_PROPERTIES}
 _KEEPALIVES: Final = 3
 """How often a lease is renewed before it would end, at least."""
 
@@ -37,21 +39,18 @@ def queue_settings(properties: InstanceProperties, name: QueueName) -> QueueSett
     Messages to the committer stay in order for each table (rule STS-21); other queues promise
     no order. No message is hidden for longer than half a day, whatever a property says.
     """
+    spec = QUEUES[name]
     return QueueSettings(
-        fifo=name is QueueName.COMMIT,
-        visibility_s=min(_visibility_s(properties, name), HIDDEN_MAX_S),
-        receives_max=_COMMIT_RECEIVES_MAX
-        if name is QueueName.COMMIT
-        else properties.jobs.receives_max,
+        fifo=spec.fifo,
+        visibility_s=min(float(_value(properties, spec.lease)), HIDDEN_MAX_S),
+        receives_max=spec.receives_max or properties.jobs.receives_max,
     )
 
 
 def handling_settings(properties: InstanceProperties, name: QueueName) -> HandlingSettings:
     """Return how messages of one of an instance's queues are handled."""
-    keepalive_s, first_s = properties.ingest_queue.keepalive_s, properties.jobs.retry_first_s
-    if name is QueueName.EXPORT:
-        keepalive_s = properties.export_queue.keepalive_s
-        first_s = properties.export_queue.failed_visibility_s
+    spec = QUEUES[name]
+    keepalive_s, first_s = _value(properties, spec.keepalive), _value(properties, spec.retry_first)
     visibility_s = queue_settings(properties, name).visibility_s
     retry_first_s = min(float(first_s), HIDDEN_MAX_S)
     return HandlingSettings(
@@ -61,19 +60,48 @@ def handling_settings(properties: InstanceProperties, name: QueueName) -> Handli
     )
 
 
-def _visibility_s(properties: InstanceProperties, name: QueueName) -> float:
-    """How long a message is hidden. A bulk import is hidden as long as a standard ingest."""
-    match name:
-        case QueueName.BATCHER:
-            return float(properties.ingest_queue.submitter_timeout_s)
-        case QueueName.EXPORT:
-            return float(properties.export_queue.visibility_s)
-        case QueueName.COMMIT:
-            return float(properties.committer.visibility_s)
-        case QueueName.QUERY:
-            return float(properties.query_queue.visibility_s)
-        case _:
-            return float(properties.ingest_queue.visibility_s)
+def workers_max(properties: InstanceProperties, kind: KindSpec) -> int:
+    """Return how many workers of a kind there may be in AWS."""
+    return 1 if kind.workers_max is None else int(_value(properties, kind.workers_max))
+
+
+def _value(properties: InstanceProperties, name: str) -> Any:
+    """Return the value of a property that a kind of jobs names."""
+    known = _KNOWN[f"{PREFIX}{name}"]
+    text = properties.text(known.name)
+    return None if text is None else known.parse(text, stored=True)
+
+
+# ---------------------------------------------------------------- tasks
+#
+# Workers that run as tasks on Fargate.
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSize:
+    """The size of a worker on Fargate.
+
+    Attributes:
+        architecture: `X86_64` or `ARM64`.
+        cpu: Processor units; 1024 are one vCPU.
+        memory_mb: Its memory.
+    """
+
+    architecture: str
+    cpu: int
+    memory_mb: int
+
+
+def task_size(properties: InstanceProperties, task: TaskSpec) -> TaskSize:
+    """Return the size of workers on Fargate that an instance's properties give."""
+    architecture = _value(properties, task.architecture)
+    cpu, memory_mb = (_value(properties, each) for each in task.size(architecture))
+    return TaskSize(architecture, cpu, memory_mb)
+
+
+def task_period_minutes(properties: InstanceProperties, task: TaskSpec) -> int:
+    """Return how often is looked whether to start workers on Fargate."""
+    return int(_value(properties, task.period))
 
 
 # ---------------------------------------------------------------- tracker settings
@@ -98,21 +126,14 @@ class TrackerSettings:
 
 def tracker_settings(properties: InstanceProperties, kind: JobKind) -> TrackerSettings:
     """Return how jobs of a kind are tracked. Bulk imports are ingests (rule TRK-8)."""
-    trackers = properties.trackers
-    match kind:
-        case JobKind.INGEST:
-            return TrackerSettings(
-                enabled=trackers.ingest,
-                job_ttl=timedelta(seconds=trackers.ingest_job_ttl_s),
-                task_ttl=timedelta(seconds=trackers.ingest_task_ttl_s),
-            )
-        case JobKind.COMPACTION:
-            return TrackerSettings(
-                enabled=trackers.compaction,
-                job_ttl=timedelta(seconds=trackers.compaction_job_ttl_s),
-                task_ttl=timedelta(seconds=trackers.compaction_task_ttl_s),
-            )
-        case _:
-            # ten thousand years are too many for a date
-            kept = timedelta(days=min(trackers.query_ttl_days, 36_500))
-            return TrackerSettings(enabled=True, job_ttl=kept, task_ttl=kept)
+    spec = TRACKED[kind]
+
+    def kept(name: str) -> timedelta:
+        count = int(_value(properties, name))
+        return min(count, _KEPT_MAX // spec.ttl_unit) * spec.ttl_unit
+
+    return TrackerSettings(
+        enabled=spec.enabled is None or _value(properties, spec.enabled),
+        job_ttl=kept(spec.job_ttl),
+        task_ttl=kept(spec.task_ttl),
+    )

@@ -13,7 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.notebook_html import NotebookHtml
 
 # ---------------------------------------------------------------- states

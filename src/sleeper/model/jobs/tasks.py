@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sleeper.model.jobs.events import JobKind, TaskEvent
+from sleeper.model.jobs.events import TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import rate
 from sleeper.notebook_html import NotebookHtml
 

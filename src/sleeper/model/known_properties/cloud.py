@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import QUEUES, QueueName
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     LAMBDA_TIMEOUT,
@@ -23,40 +23,11 @@ from sleeper.model.known_properties.kinds import (
     setting,
     whole,
 )
-
-OPTIONAL_STACKS: Final = (
-    "IngestStack",
-    "IngestBatcherStack",
-    "EmrServerlessBulkImportStack",
-    "EmrBulkImportStack",
-    "PersistentEmrBulkImportStack",
-    "EksBulkImportStack",
-    "BulkExportStack",
-    "QueryStack",
-    "CompactionStack",
-    "GarbageCollectorStack",
-    "PartitionSplittingStack",
-    "DashboardStack",
-    "TableMetricsStack",
-)
-"""The parts of a deployment that can be chosen, in the order in which they are deployed."""
-
-STACKS_OF_OTHERS: Final = {
-    "EmrStudioStack": "use the console of EMR Serverless to watch Spark",
-    "WebSocketQueryStack": "send queries to the queue of QueryStack, or run `sleeper server`",
-    "AthenaStack": "use `sleeper sql`, or export a table and query its files",
-    "KeepLambdaWarmStack": "run `sleeper server` where answers must not wait for a lambda to start",
-    "RestApiStack": "run `sleeper server`, which answers the same and more",
-}
-"""Upstream's stacks that there are none of here, and what to use instead."""
+from sleeper.model.stacks import DEFAULT_STACKS, OPTIONAL_STACKS, STACKS_OF_OTHERS
 
 _STACKS: Final = list_of(
     one_of(*OPTIONAL_STACKS, *STACKS_OF_OTHERS),
     "a list of optional stacks, such as IngestStack,CompactionStack",
-)
-_DEFAULT_STACKS: Final = (
-    "IngestStack,IngestBatcherStack,EmrServerlessBulkImportStack,QueryStack,CompactionStack,"
-    "GarbageCollectorStack,PartitionSplittingStack,DashboardStack,TableMetricsStack"
 )
 ARCHITECTURE: Final = one_of("X86_64", "ARM64")
 _LAMBDA_MB: Final = whole(128, 10_240, "a whole number of megabytes from 128 to 10240")
@@ -85,7 +56,7 @@ class CloudProperties:
     """What all stacks share."""
 
     optional_stacks: tuple[str, ...] = setting(
-        "optional.stacks", _DEFAULT_STACKS, _STACKS, "Parts that are deployed."
+        "optional.stacks", ",".join(DEFAULT_STACKS), _STACKS, "Parts that are deployed."
     )
     vpc: str | None = setting("vpc", None, _VPC, "VPC of tasks and clusters.")
     subnets: tuple[str, ...] | None = setting(
@@ -386,23 +357,11 @@ NAME_INDEX: Final = "sleeper.tables.name.index.dynamo.table"
 ID_INDEX: Final = "sleeper.tables.id.index.dynamo.table"
 QUERY_TRACKER: Final = "sleeper.query.tracker.table.name"
 
-_QUEUES: Final[dict[QueueName, tuple[str, str | None]]] = {
-    QueueName.INGEST: ("ingest.job.queue.url", "ingest.job.dlq.url"),
-    QueueName.BULK_IMPORT_EMR: ("bulk.import.emr.job.queue.url", None),
-    QueueName.BULK_IMPORT_PERSISTENT_EMR: ("bulk.import.persistent.emr.job.queue.url", None),
-    QueueName.BULK_IMPORT_EMR_SERVERLESS: ("bulk.import.emr.serverless.job.queue.url", None),
-    QueueName.BULK_IMPORT_EKS: ("bulk.import.eks.job.queue.url", None),
-    QueueName.BATCHER: ("ingest.batcher.submit.queue.url", "ingest.batcher.submit.dlq.url"),
-    QueueName.QUERY: ("query.queue.url", "query.dlq.url"),
-    QueueName.EXPORT: ("bulk.export.queue.url", "bulk.export.queue.dlq.url"),
-    QueueName.COMMIT: ("statestore.committer.queue.url", "statestore.committer.dlq.url"),
-}
-
 
 def queue_url_properties(name: QueueName, url: str, dead_letters: str) -> dict[str, str]:
     """Return the properties that have the URLs of a queue; upstream has none for some queues."""
-    names = _QUEUES.get(name, (None, None))
-    urls = zip(names, (url, dead_letters), strict=True)
+    spec = QUEUES[name]
+    urls = ((spec.url, url), (spec.dead_url, dead_letters))
     return {PREFIX + each: found for each, found in urls if each is not None}
 
 
@@ -421,8 +380,8 @@ def _members() -> list[tuple[str, None, str]]:
     )
     queues = [
         (name, f"Queue of {queue} {what}.")
-        for queue, names in _QUEUES.items()
-        for name, what in zip(names, ("messages", "dead letters"), strict=True)
+        for queue, spec in QUEUES.items()
+        for name, what in ((spec.url, "messages"), (spec.dead_url, "dead letters"))
         if name is not None
     ]
     return [(name.removeprefix(PREFIX), None, told) for name, told in (*resources, *queues)]

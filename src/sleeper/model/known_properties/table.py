@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
@@ -31,14 +32,7 @@ from sleeper.model.known_properties.state_store import StateStoreProperties
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
-INGEST_QUEUE: Final = one_of(
-    "standard_ingest",
-    "bulk_import",
-    "bulk_import_emr",
-    "bulk_import_persistent_emr",
-    "bulk_import_eks",
-    "bulk_import_emr_serverless",
-)
+INGEST_QUEUE: Final = one_of(*QUEUES_OF_BATCHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from sleeper.errors import BadRequest
+from sleeper.model.jobs import platforms
+from sleeper.model.jobs.platforms import PLATFORMS
 from sleeper.model.known_properties.cloud import BULK_IMPORT_BUCKET, REGION
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.eks import Eks
 from sleeper.spark.submit.emr import EbsVolumes, Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
-
-NEEDED: Final = {
-    "emr": ("sleeper.bulk.import.emr.role.name", "sleeper.bulk.import.emr.ec2.role.name"),
-    "persistent-emr": ("sleeper.bulk.import.persistent.emr.cluster.name",),
-    "emr-serverless": (
-        "sleeper.bulk.import.emr.serverless.application.id",
-        "sleeper.bulk.import.emr.serverless.role.arn",
-    ),
-    "eks": ("sleeper.bulk.import.eks.statemachine.arn",),
-}
-"""The properties that describe each platform: without one of them it is not there."""
 
 STEPS_AT_ONCE: Final = "sleeper.bulk.import.persistent.emr.step.concurrency.level"
 FULL_DELAY: Final = "sleeper.bulk.import.persistent.emr.cluster.full.requeue.delay"
@@ -36,20 +27,21 @@ def configured_cluster(
     """Return the cluster of a platform; None where the properties do not describe one.
 
     Args:
-        platform: `emr`, `persistent-emr`, `emr-serverless` or `eks`.
+        platform: The name of one of `PLATFORMS`.
         properties: The instance's.
 
     Raises:
         BadRequest: there is no such platform.
     """
-    if platform not in NEEDED:
+    row = next((each for each in PLATFORMS if each.name == platform), None)
+    if row is None:
         raise BadRequest(f"no platform {platform!r} can be set up by properties")
-    needed = [properties.text(name) or "" for name in NEEDED[platform]]
+    needed = [properties.text(name) or "" for name in row.described_by]
     if not all(needed):
         return None
     region = properties.text(REGION)
-    match platform:
-        case "emr-serverless":
+    match row:
+        case platforms.EMR_SERVERLESS:
             application, role = needed
             return EmrServerless(
                 application_id=application,
@@ -58,13 +50,13 @@ def configured_cluster(
                 log_uri=_log_uri(properties),
                 region=region,
             )
-        case "persistent-emr":
+        case platforms.PERSISTENT_EMR:
             return Emr(
                 cluster_name=needed[0],
                 steps_max=int(properties.text(STEPS_AT_ONCE) or _STEPS_AT_ONCE),
                 region=region,
             )
-        case "eks":
+        case platforms.EKS:
             storage = properties.text(f"{_PREFIX}eks.spark.executor.ephemeral.storage")
             kind = properties.text(f"{_PREFIX}eks.cluster.type") or "fargate"
             return Eks(

@@ -19,12 +19,12 @@ from sleeper.model.formats.batcher_submission import (
     read_batcher_submission,
 )
 from sleeper.model.formats.ingest_job import IngestJob, write_ingest_job
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import NewMessage, QueueName, ReceivedMessage, SubmittedFile
+from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER, JobKind, QueueName
+from sleeper.model.jobs.messages import NewMessage, ReceivedMessage, SubmittedFile
 from sleeper.model.jobs.redelivery import chain_text
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.notebook_html import NotebookHtml
-from sleeper.workers.job import JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
 
 # ---------------------------------------------------------------- file batches
 #
@@ -59,14 +59,13 @@ class BatchLimits:
 def batch_limits(properties: TableProperties) -> BatchLimits:
     """Return a table's limits, by its properties `sleeper.table.ingest.batcher.*`."""
     batcher = properties.batcher
-    queue = batcher.ingest_queue.replace("standard_", "").replace("_", "-")
     return BatchLimits(
         files_min=batcher.job_min_files,
         files_max=batcher.job_max_files,
         bytes_min=batcher.job_min_bytes,
         bytes_max=batcher.job_max_bytes,
         age_max=timedelta(seconds=batcher.file_age_max_s),
-        queue=QueueName(queue),
+        queue=QUEUES_OF_BATCHER[batcher.ingest_queue],
         kept=timedelta(minutes=min(batcher.tracking_minutes, 100 * 365 * 24 * 60)),
     )
 
@@ -179,43 +178,19 @@ class _Room:
         self._tree = [_CLOSED, *(value for level in reversed(levels) for value in level)]
 
 
-@dataclass(frozen=True, slots=True)
-class SubmissionWork:
-    """Files to be taken by the batcher.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionWork(Job):
+    """Files to be taken by the batcher. It reports files, so the tracker has only their jobs.
 
     Attributes:
         instance: Where their table is.
-        table_id: The table.
-        job_id: The message's id.
         paths: Files and folders, as they were submitted.
         received: When they were submitted (aware, UTC).
     """
 
     instance: Instance
-    table_id: str
-    job_id: str
     paths: tuple[str, ...]
     received: datetime
-
-    @property
-    def input_files(self) -> int:
-        """How many paths were submitted."""
-        return len(self.paths)
-
-    @property
-    def input_hash(self) -> None:
-        """It is not compared with others."""
-        return
-
-    @property
-    def is_tracked(self) -> bool:
-        """The batcher reports files; the tracker has the jobs that are made of them."""
-        return False
-
-    @property
-    def has_driver(self) -> bool:
-        """It is run by the worker itself."""
-        return False
 
     def done_before(self) -> None:
         """Nobody remembers submissions: files that are pending are replaced by themselves."""
@@ -277,12 +252,19 @@ class SubmissionReader:
         if checked.failures:
             raise MessageRejected(message.message_id, checked.failures, is_dead_letter=True)
         return SubmissionWork(
-            self._instance,
-            checked.table_id,
-            message.message_id,
-            tuple(submission.paths),
-            message.sent,
+            job_id=message.message_id,
+            table_id=checked.table_id,
+            input_files=len(submission.paths),
+            is_tracked=False,
+            instance=self._instance,
+            paths=tuple(submission.paths),
+            received=message.sent,
         )
+
+
+def open_reader(instance: Instance, queue: QueueName) -> SubmissionReader:
+    """Return what reads the messages of the queue."""
+    return SubmissionReader(instance)
 
 
 # ---------------------------------------------------------------- file batcher

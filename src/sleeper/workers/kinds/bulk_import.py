@@ -1,6 +1,6 @@
 """Jobs of bulk import: many files become rows of a table, here or on a cluster.
 
-The queue says which platform a job is for (`bulk_import_place.py`).
+The queue says which platform a job is for.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from sleeper.model.formats.bulk_import_job import (
     bulk_import_job_failures,
     read_bulk_import_job,
 )
-from sleeper.model.jobs.events import JobKind, hash_of_paths
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName, ReceivedMessage
+from sleeper.model.jobs.events import hash_of_paths
+from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, JobKind, QueueName
+from sleeper.model.jobs.messages import ReceivedMessage
+from sleeper.model.jobs.platforms import BY_QUEUE, Platform
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.ids import given_job_id
 from sleeper.spark.submit.configured_clusters import (
-    NEEDED,
     STEPS_AT_ONCE,
     configured_cluster,
     full_delay_s,
@@ -35,7 +36,7 @@ from sleeper.spark.submit.emr import Emr
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.workers.job import JobDeferred, JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobDeferred, JobOutcome, MessageRejected, RunContext
 
 # ---------------------------------------------------------------- bulk import place
 #
@@ -45,12 +46,6 @@ HERE: Final = "local"
 """The platform of jobs that a worker does itself, as the tracker shows it."""
 
 _SPARK_HERE: Final = "local, spark"
-_PLATFORMS: Final = {
-    QueueName.BULK_IMPORT_EMR: "emr",
-    QueueName.BULK_IMPORT_PERSISTENT_EMR: "persistent-emr",
-    QueueName.BULK_IMPORT_EMR_SERVERLESS: "emr-serverless",
-    QueueName.BULK_IMPORT_EKS: "eks",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +75,12 @@ def bulk_import_place(queue: QueueName, properties: InstanceProperties) -> BulkI
     does them, or a Spark driver beside it where `sleeper.bulk.import.local.spark.master` is set.
     """
     why = ""
-    platform = _PLATFORMS.get(queue)
+    platform = BY_QUEUE.get(queue)
     if platform is not None:
-        cluster = configured_cluster(platform, properties)
+        cluster = configured_cluster(platform.name, properties)
         if cluster is not None:
-            return BulkImportPlace(cluster, platform, f"on {platform}")
-        why = f", as {platform} is not set up: {_unset(platform)}"
+            return BulkImportPlace(cluster, platform.name, f"on {platform.name}")
+        why = f", as {platform.name} is not set up: {_unset(platform)}"
     master = properties.jobs.spark_master
     if master is None:
         return BulkImportPlace(None, HERE, f"in a worker of bulk imports{why}")
@@ -94,9 +89,9 @@ def bulk_import_place(queue: QueueName, properties: InstanceProperties) -> BulkI
     return BulkImportPlace(driver, _SPARK_HERE, where + why)
 
 
-def _unset(platform: str) -> str:
+def _unset(platform: Platform) -> str:
     """Say which properties would set up a platform."""
-    names = NEEDED[platform]
+    names = platform.described_by
     if len(names) == 1:
         return f"{names[0]} is not set"
     return f"{' and '.join(names)} are not all set"
@@ -112,13 +107,12 @@ def where_jobs_run(queue: QueueName, properties: InstanceProperties) -> str:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class BulkImportWork:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkImportWork(Job):
     """A bulk import job that can be run.
 
     Attributes:
         instance: Where its table is.
-        table_id: The table.
         job: The job, with its id.
         cluster: Who is to run it; None for this process.
         platform: Where it runs, as the tracker shows it.
@@ -126,36 +120,10 @@ class BulkImportWork:
     """
 
     instance: Instance
-    table_id: str
     job: BulkImportJob
     cluster: Cluster | None
     platform: str
     before: JobRecord | None
-
-    @property
-    def job_id(self) -> str:
-        """The job's id, given or made."""
-        return self.job.id or ""
-
-    @property
-    def input_files(self) -> int:
-        """How many paths it names."""
-        return len(self.job.paths)
-
-    @property
-    def input_hash(self) -> str:
-        """Tells its files from others."""
-        return hash_of_paths(self.job.paths)
-
-    @property
-    def is_tracked(self) -> bool:
-        """Bulk imports are tracked."""
-        return True
-
-    @property
-    def has_driver(self) -> bool:
-        """Whether a driver does the work and reports it, here or on a cluster."""
-        return self.cluster is not None
 
     def done_before(self) -> JobOutcome | None:
         """Return what the table's log said of the job when its message was read."""
@@ -258,7 +226,16 @@ class BulkImportReader:
             self._await_room(place)
             _log.info("job %s of the %s queue runs %s", job.id, self._queue, place.told)
         return BulkImportWork(
-            self._instance, checked.table_id, job, place.cluster, place.platform, checked.before
+            job_id=job.id or "",
+            table_id=checked.table_id,
+            input_files=len(job.paths),
+            input_hash=hash_of_paths(job.paths),
+            has_driver=place.cluster is not None,
+            instance=self._instance,
+            job=job,
+            cluster=place.cluster,
+            platform=place.platform,
+            before=checked.before,
         )
 
     def _cluster_failures(self, job: BulkImportJob, place: BulkImportPlace) -> tuple[str, ...]:
@@ -284,3 +261,8 @@ class BulkImportReader:
                 f"{STEPS_AT_ONCE} is {place.cluster.steps_max}",
                 full_delay_s(self._instance.properties),
             )
+
+
+def open_reader(instance: Instance, queue: QueueName) -> BulkImportReader:
+    """Return what reads the messages of one of the queues."""
+    return BulkImportReader(instance, queue)

@@ -14,8 +14,9 @@ from datetime import datetime
 from sleeper.errors import InstanceLost, JobInvalid, SleeperError, StorageFailed, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.failures import ends_process
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.model.jobs.messages import QueueName, ReceivedMessage
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.model.jobs.redelivery import chain_text, plan_redelivery, reasons_of
 from sleeper.ports.jobs import JobQueue
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request

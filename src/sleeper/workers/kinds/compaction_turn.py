@@ -7,7 +7,8 @@ from datetime import datetime
 
 from sleeper.jobs.event_recorder import RunEvents
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.redelivery import reasons_of
 from sleeper.tables.compact import CompactionJobResult
 from sleeper.workers.job import Interrupted

@@ -7,44 +7,21 @@ from dataclasses import dataclass
 from sleeper.errors import JobInvalid
 from sleeper.instance.instance import Instance
 from sleeper.model.formats.export_job import export_job_failures, read_export_job
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
+from sleeper.model.jobs.events import UNKNOWN_TABLE
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
-from sleeper.workers.job import JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
 
 
-@dataclass(frozen=True, slots=True)
-class ExportWork:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportWork(Job):
     """An export that can be run.
 
     Attributes:
         instance: Where its table is.
-        table_id: The table.
-        job_id: The export's id, given or made.
     """
 
     instance: Instance
-    table_id: str
-    job_id: str
-
-    @property
-    def input_files(self) -> None:
-        """An export names no files."""
-        return
-
-    @property
-    def input_hash(self) -> None:
-        """It is not compared with others."""
-        return
-
-    @property
-    def is_tracked(self) -> bool:
-        """Exports are tracked."""
-        return True
-
-    @property
-    def has_driver(self) -> bool:
-        """It is run by the worker itself."""
-        return False
 
     def done_before(self) -> JobOutcome | None:
         """Return where the files are, if the export is complete."""
@@ -105,4 +82,9 @@ class ExportReader:
         if failures or record is None:
             table_id = UNKNOWN_TABLE if record is None else record.table_id
             raise MessageRejected(export_id, tuple(failures), table_id=table_id)
-        return ExportWork(self._instance, record.table_id, export_id)
+        return ExportWork(instance=self._instance, table_id=record.table_id, job_id=export_id)
+
+
+def open_reader(instance: Instance, queue: QueueName) -> ExportReader:
+    """Return what reads the messages of the queue."""
+    return ExportReader(instance)

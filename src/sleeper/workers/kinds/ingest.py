@@ -6,52 +6,30 @@ from dataclasses import dataclass
 from functools import partial
 
 from sleeper.errors import JobInvalid
+from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
-from sleeper.model.jobs.events import JobKind, hash_of_paths
+from sleeper.model.jobs.events import hash_of_paths
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.workers.job import JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
 
 
-@dataclass(frozen=True, slots=True)
-class IngestWork:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestWork(Job):
     """An ingest job that can be run.
 
     Attributes:
         jobs: Where its table is found.
-        table_id: The table.
-        job_id: The job's id, given or made.
         paths: Its files.
         before: What the table's log said of the job when its message was read.
     """
 
     jobs: InstanceJobs
-    table_id: str
-    job_id: str
     paths: tuple[str, ...]
     before: JobRecord | None
-
-    @property
-    def input_files(self) -> int:
-        """How many paths it names."""
-        return len(self.paths)
-
-    @property
-    def input_hash(self) -> str:
-        """Tells its files from others."""
-        return hash_of_paths(self.paths)
-
-    @property
-    def is_tracked(self) -> bool:
-        """Ingest jobs are tracked."""
-        return True
-
-    @property
-    def has_driver(self) -> bool:
-        """It is run by the worker itself."""
-        return False
 
     def done_before(self) -> JobOutcome | None:
         """Return what the table's log said of the job when its message was read."""
@@ -108,4 +86,17 @@ class IngestReader:
         checked = self._jobs.tables.checked(job, ingest_job_failures, job_id=job_id)
         if checked.failures:
             raise MessageRejected(job_id, checked.failures, table_id=checked.table_id)
-        return IngestWork(self._jobs, checked.table_id, job_id, tuple(job.paths), checked.before)
+        return IngestWork(
+            job_id=job_id,
+            table_id=checked.table_id,
+            input_files=len(job.paths),
+            input_hash=hash_of_paths(job.paths),
+            jobs=self._jobs,
+            paths=tuple(job.paths),
+            before=checked.before,
+        )
+
+
+def open_reader(instance: Instance, queue: QueueName) -> IngestReader:
+    """Return what reads the messages of the queue."""
+    return IngestReader(instance.jobs)

@@ -20,16 +20,17 @@ from sleeper.model.formats.results import (
     ResultsPublishing,
     read_results_publishing,
 )
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEventType, JobKind
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEventType
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.tables.table import Table
-from sleeper.workers.job import JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class QueryWork:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryWork(Job):
     """A query that can be run.
 
     Attributes:
@@ -45,36 +46,6 @@ class QueryWork:
     query: QueryMessage
     is_delivered_again: bool
     file: str | None
-
-    @property
-    def job_id(self) -> str:
-        """The query's id."""
-        return self.query.query_id or ""
-
-    @property
-    def table_id(self) -> str:
-        """Its table."""
-        return self.table.table_id
-
-    @property
-    def input_files(self) -> None:
-        """A query names no files."""
-        return
-
-    @property
-    def input_hash(self) -> None:
-        """It is not compared with others."""
-        return
-
-    @property
-    def is_tracked(self) -> bool:
-        """Queries are tracked."""
-        return True
-
-    @property
-    def has_driver(self) -> bool:
-        """It is run by the worker itself."""
-        return False
 
     def done_before(self) -> JobOutcome | None:
         """Return where the rows are, if they were written or sent.
@@ -174,8 +145,15 @@ class QueryReader:
             )
         for warning in query_warnings(query):
             _log.warning("query %s: %s", query.query_id, warning)
-        file = self._file(query.query_id or "", table.table_id)
-        return QueryWork(self._instance, table, query, message.receives > 1, file)
+        return QueryWork(
+            job_id=query.query_id or "",
+            table_id=table.table_id,
+            instance=self._instance,
+            table=table,
+            query=query,
+            is_delivered_again=message.receives > 1,
+            file=self._file(query.query_id or "", table.table_id),
+        )
 
     def _file(self, query_id: str, table_id: str) -> str | None:
         """Return the key of a query's rows, if they were written before.
@@ -187,3 +165,8 @@ class QueryReader:
             return self._instance.jobs.file_of_query(query_id, table_id)
         except JobInvalid as used:
             raise MessageRejected(query_id, used.failures, table_id=table_id) from None
+
+
+def open_reader(instance: Instance, queue: QueueName) -> QueryReader:
+    """Return what reads the messages of the queue."""
+    return QueryReader(instance)

@@ -14,9 +14,8 @@ from typing import Self
 
 from sleeper.instance.instance import Instance
 from sleeper.language.failures import ends_process
-from sleeper.workers.open_worker import COMPACTION, queues_of
+from sleeper.model.jobs.kinds import COMPACTION, kind_of
 from sleeper.workers.serve.fleet import WorkerFleet, WorkerProcess
-from sleeper.workers.serve.pause_look import GO_ON_PAUSED
 from sleeper.workers.serve.timers import CurrentTimers
 
 LOOK_S = 0.5
@@ -159,8 +158,8 @@ def open_job_services(
         if kind == COMPACTION:
             return compactions(paused)
         stores = current().jobs.stores
-        messages = sum(stores.queue(name).ready() for name in queues_of(kind))
-        return 0 if messages and kind not in GO_ON_PAUSED and paused() else messages
+        messages = sum(stores.queue(name).ready() for name in kind_of(kind).queue_names)
+        return 0 if messages and not kind_of(kind).goes_on_paused and paused() else messages
 
     fleet = WorkerFleet(
         start=start,

@@ -18,7 +18,8 @@ from typing import Final, Protocol, Self
 
 from sleeper.errors import InstanceLost, SleeperError
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import job_status
 from sleeper.tables.report import FilesReport
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from threading import Lock
-from typing import Final
 
 from sleeper.errors import StorageFailed
 from sleeper.instance.pause import PauseSwitch
-
-GO_ON_PAUSED: Final = frozenset({"query", "export", "commit"})
-"""Kinds of jobs that a pause does not stop: questions, and the end of what is at work."""
 
 _LOOK_S = 5.0
 _log = logging.getLogger(__name__)

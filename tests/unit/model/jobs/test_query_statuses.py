@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.query_statuses import QueryState, query_status
 
 START = datetime(2026, 6, 1, tzinfo=UTC)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.model.jobs.messages import QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.jobs.settings import HandlingSettings, handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sleeper.model.jobs.events import JobKind, TaskEvent
+from sleeper.model.jobs.events import TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.tasks import task_status
 
 START = datetime(2026, 6, 1, tzinfo=UTC)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import JobState, JobStatus, job_status
 from sleeper.model.jobs.tasks import task_status
 from sleeper.model.jobs.time_windows import TimeWindow, chosen

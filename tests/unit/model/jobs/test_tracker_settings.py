@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.settings import TrackerSettings, tracker_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from sleeper.errors import BadRequest, SleeperError
 from sleeper.interfaces.page.rendering import first, listing, path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.tables import TableRecord
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

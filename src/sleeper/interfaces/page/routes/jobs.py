@@ -11,21 +11,19 @@ from starlette.exceptions import HTTPException
 
 from sleeper.interfaces.page.rendering import first, path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.kinds import ANSWERS, JobKind
 from sleeper.model.jobs.query_statuses import QueryStatus
 from sleeper.model.jobs.statuses import JobState, JobStatus
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 _SHOWN: Final = 50
-_KINDS: Final = (JobKind.INGEST, JobKind.COMPACTION, JobKind.QUERY, JobKind.EXPORT)
-_QUERIES: Final = (JobKind.QUERY, JobKind.EXPORT)
 
 
 @router.get(path_of("jobs"))
 def show_jobs(visit: Reading, kind: str = "ingest", state: str = "", live: str = "yes") -> Response:
     """Show the newest jobs of a kind, and what waits."""
-    if kind not in _KINDS or (state and state not in JobState.__members__):
+    if kind not in [*JobKind] or (state and state not in JobState.__members__):
         raise HTTPException(HTTPStatus.NOT_FOUND, "there are no such jobs")
     jobs = visit.instance.jobs
     depths = jobs.queue_depths()
@@ -34,9 +32,9 @@ def show_jobs(visit: Reading, kind: str = "ingest", state: str = "", live: str =
     return visit.page(
         "jobs.html",
         kind=kind,
-        kinds=[each.value for each in _KINDS],
+        kinds=[each.value for each in JobKind],
         state=state,
-        states=[] if kind in _QUERIES else [each.value for each in JobState],
+        states=[] if kind in ANSWERS else [each.value for each in JobState],
         live=live != "no",
         lines=lines,
         more=more,
@@ -78,7 +76,7 @@ def _names(visit: Visit) -> dict[str, str]:
 
 def _jobs(visit: Visit, kind: JobKind, state: str) -> tuple[list[dict[str, Any]], bool]:
     jobs = visit.instance.jobs
-    if kind in _QUERIES:
+    if kind in ANSWERS:
         asked, more = first(jobs.queries(kind=kind), _SHOWN)
         return [_query_line(each) for each in asked], more
     found, more = first(jobs.list(kind=kind, state=state or None), _SHOWN)

@@ -18,8 +18,7 @@ from sleeper.interfaces.rest.bodies import IngestJobBody, MessagesBody, Submitte
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import Served, served_by
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.statuses import JobState
 
 router = APIRouter(prefix="/sleeper", tags=["jobs"], route_class=CheckedRoute)

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.model.jobs.messages import QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.known_properties import cloud as known
 from sleeper.model.paths import INSTANCE_PROPERTIES
 from sleeper.ports.ids import NewId

@@ -13,7 +13,7 @@ from typing import Final
 
 from sleeper.errors import BadRequest, CommitContended, DataDamaged, SleeperError
 from sleeper.model.formats.properties_file import write_properties
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.tables import TableRecord
 from sleeper.ports.objects import Objects

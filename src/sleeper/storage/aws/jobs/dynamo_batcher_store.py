@@ -15,7 +15,8 @@ from itertools import islice
 from threading import Lock
 from typing import Final
 
-from sleeper.model.jobs.messages import QueueName, SubmittedFile, UnsentJob
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import SubmittedFile, UnsentJob
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTable, DynamoTables, Item
 from sleeper.storage.aws.jobs.dynamo_items import (
     NOT_ASSIGNED,

@@ -10,7 +10,8 @@ from itertools import groupby
 from typing import Final
 
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
 from sleeper.storage.aws.jobs.dynamo_items import (

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 
-from sleeper.model.jobs.messages import QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import QueueSettings
 from sleeper.ports.ids import NewId
 from sleeper.storage.aws.clients import aws_client, resource_prefix
 from sleeper.storage.aws.dynamo_tables import DynamoTables

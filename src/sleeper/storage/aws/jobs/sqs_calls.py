@@ -11,7 +11,8 @@ from threading import RLock
 from typing import Any, Final
 
 from sleeper.errors import PropertiesInvalid, StorageFailed
-from sleeper.model.jobs.messages import QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QUEUES, QueueName
+from sleeper.model.jobs.messages import QueueSettings
 from sleeper.storage.aws.clients import (
     OWNER_TAG,
     aws_failure,
@@ -26,24 +27,6 @@ from sleeper.storage.aws.jobs.sqs_messages import BATCH_MAX, Entry, batches, who
 #
 # Names of an instance's queues in SQS: those of upstream, where it has the queue.
 
-_NAMES: Final = {
-    QueueName.INGEST: ("IngestJobQ", "IngestJobDLQ"),
-    QueueName.BULK_IMPORT: ("BulkImportQ", "BulkImportDLQ"),
-    QueueName.BULK_IMPORT_EMR: ("BulkImportNonPersistentEMRQ", "BulkImportNonPersistentEMRDLQ"),
-    QueueName.BULK_IMPORT_PERSISTENT_EMR: (
-        "BulkImportPersistentEMRQ",
-        "BulkImportPersistentEMRDLQ",
-    ),
-    QueueName.BULK_IMPORT_EMR_SERVERLESS: (
-        "BulkImportEMRServerlessQ",
-        "BulkImportEMRServerlessDLQ",
-    ),
-    QueueName.BULK_IMPORT_EKS: ("BulkImportEKSQ", "BulkImportEKSDLQ"),
-    QueueName.BATCHER: ("IngestBatcherSubmitQ", "IngestBatcherSubmitDLQ"),
-    QueueName.QUERY: ("QueryQueue", "QueryDLQ"),
-    QueueName.EXPORT: ("BulkExport-Q", "BulkExport-DLQ"),
-    QueueName.COMMIT: ("StateStoreCommitterQ", "StateStoreCommitterDLQ"),
-}
 _FIFO: Final = ".fifo"
 
 
@@ -61,7 +44,7 @@ def sqs_names(prefix: str, name: QueueName, *, fifo: bool) -> SqsNames:
     >>> sqs_names("sleeper-demo-", QueueName.INGEST, fifo=False).queue
     'sleeper-demo-IngestJobQ'
     """
-    queue, dead = _NAMES[name]
+    queue, dead = QUEUES[name].in_sqs
     end = _FIFO if fifo else ""
     return SqsNames(prefix + queue + end, prefix + dead + end)
 

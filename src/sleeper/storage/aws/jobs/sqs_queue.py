@@ -10,12 +10,12 @@ from threading import Lock
 from typing import Any, Final
 
 from sleeper.errors import StorageFailed
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import (
     DELAY_MAX_S,
     DeadLetter,
     NewMessage,
     QueueDepth,
-    QueueName,
     QueueSettings,
     ReceivedMessage,
     check_hidden,

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sleeper.model.jobs.messages import QueueName, SubmittedFile, UnsentJob
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import SubmittedFile, UnsentJob
 from sleeper.storage.local.jobs.database import JobDatabase, as_number, as_time
 
 _PAGE = 1_000

@@ -8,13 +8,13 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import (
     CLOCK_STEP,
     DEDUPLICATION,
     DeadLetter,
     NewMessage,
     QueueDepth,
-    QueueName,
     QueueSettings,
     ReceivedMessage,
     check_hidden,

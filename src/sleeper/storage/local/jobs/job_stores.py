@@ -8,7 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 from sleeper.errors import DataDamaged, StorageFailed
-from sleeper.model.jobs.messages import QueueName, QueueSettings
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import QueueSettings
 from sleeper.ports.ids import NewId
 from sleeper.storage.local.jobs.batcher_store import SqliteBatcherStore
 from sleeper.storage.local.jobs.database import PATIENCE_S, JobDatabase, Owner

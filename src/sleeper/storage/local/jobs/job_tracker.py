@@ -10,7 +10,8 @@ from hashlib import blake2b
 from typing import Any
 
 from sleeper.model.formats.job_events import decode_job_event, decode_task_event, encode_event
-from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
+from sleeper.model.jobs.events import JobEvent, JobFilter, TaskEvent
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.storage.local.jobs.database import JobDatabase, as_number
 
 _JOB = """

@@ -1,4 +1,4 @@
-"""What drivers of bulk imports may do, and what may start them."""
+"""What all platforms of bulk imports have: grants of drivers, and the function that starts them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sleeper.deploy.grants import (
     write_tables,
 )
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.functions import FunctionSpec, add_function, add_queue_source
-from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import QueueName
+from sleeper.deploy.stacks.parts import FunctionSpec, add_function, add_queue_source
+from sleeper.model.jobs.kinds import JobKind
+from sleeper.model.jobs.platforms import Platform
 from sleeper.model.object_stores import is_bucket_url
 
 _TIMEOUT_S: Final = 120
@@ -39,8 +39,7 @@ def job_grants(settings: DeploymentSettings) -> tuple[Grant, ...]:
 def add_starter(
     stack: Stack,
     settings: DeploymentSettings,
-    name: str,
-    queue: QueueName,
+    platform: Platform,
     grants: tuple[Grant, ...],
 ) -> None:
     """Add the function that starts a driver for each message of a queue.
@@ -48,16 +47,15 @@ def add_starter(
     Args:
         stack: Where.
         settings: The settings of the deployment.
-        name: Its name, after the instance's prefix.
-        queue: The queue.
+        platform: Where drivers run, and whose queue it is.
         grants: What it may ask of the platform.
     """
-    names, lambdas = settings.names, settings.properties.lambdas
+    names, lambdas, queue = settings.names, settings.properties.lambdas, platform.queue
     function = add_function(
         stack,
         settings,
         FunctionSpec(
-            name=name,
+            name=f"{platform.resource}-starter",
             handler="start_bulk_imports",
             description=f"Starts a driver for each message of the {queue} queue",
             memory_mb=settings.memory_mb(lambdas.import_memory_mb),
