@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import costs
 from shown_runs import ROOT
 
-from sleeper.deploy.cost import idle, prices
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import synthesise
 
@@ -25,18 +25,19 @@ SETTINGS = {
 def costs_page() -> str:
     """The page, from templates of an instance with default properties."""
     templates = default_templates()
-    resources = idle.resource_costs(templates)
-    schedules = idle.schedule_costs(templates)
-    polling = idle.polling_costs(templates)
+    resources = costs.resource_costs(templates)
+    schedules = costs.schedule_costs(templates)
+    polling = costs.polling_costs(templates)
     paid = [each for each in resources if each.dollars]
     total = sum(each.dollars for each in (*resources, *schedules, *polling))
-    query = 1000 * 4 * prices.LAMBDA_GB_SECOND["x86_64"]
-    x86 = prices.FARGATE_VCPU_HOUR["x86_64"], prices.FARGATE_GB_HOUR["x86_64"]
-    arm = prices.FARGATE_VCPU_HOUR["arm64"], prices.FARGATE_GB_HOUR["arm64"]
+    polls = costs.POLLS_A_MINUTE
+    query = 1000 * 4 * costs.LAMBDA_GB_SECOND["x86_64"]
+    x86 = costs.FARGATE_VCPU_HOUR["x86_64"], costs.FARGATE_GB_HOUR["x86_64"]
+    arm = costs.FARGATE_VCPU_HOUR["arm64"], costs.FARGATE_GB_HOUR["arm64"]
     return f"""# Costs
 
 What an instance costs that [`sleeper deploy aws`](aws.md) made with default properties, by
-Amazon's list prices for {prices.REGION} ({prices.LOOKED_UP}, on demand, without free tiers).
+Amazon's list prices for {costs.REGION} ({costs.LOOKED_UP}, on demand, without free tiers).
 Counted from its templates.
 
 ## While nobody uses it
@@ -49,15 +50,15 @@ alarms, a dashboard, and schedules that look for work.
 |---|---|---|---|
 {lines([*polling, *schedules, *paid])}
 
-Numbers of schedules are calls a month. A call that finds nothing is taken to last {idle.RUN_S} s
-and to log {idle.LOG_BYTES} bytes; these two are assumptions, and so is that Lambda asks an empty
-queue {idle.POLLS_A_MINUTE} times a minute. Tables that do not change add no more than a look a day.
+Numbers of schedules are calls a month. A call that finds nothing is taken to last {costs.RUN_S} s
+and to log {costs.LOG_BYTES} bytes; these two are assumptions, and so is that Lambda asks an empty
+queue {polls} times a minute. Tables that do not change add no more than a look a day.
 
 To pay less, leave out `DashboardStack` and `TableMetricsStack`, or make schedules rarer
 (`sleeper.ingest.task.creation.period.minutes` and its like).
 
-What lies there: ${prices.GIGABYTE_MONTH["S3"] * 1000:.0f} a month for a terabyte in S3, and
-${prices.GIGABYTE_MONTH["DynamoDB"] * 1000:.0f} in DynamoDB.
+What lies there: ${costs.GIGABYTE_MONTH["S3"] * 1000:.0f} a month for a terabyte in S3, and
+${costs.GIGABYTE_MONTH["DynamoDB"] * 1000:.0f} in DynamoDB.
 
 ## In use
 
@@ -82,18 +83,18 @@ function with 4 GB for as long as it reads: ${query:.3f} for a thousand that tak
 def default_templates() -> list[dict[str, Any]]:
     """The templates of an instance with default properties."""
     os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
-    settings = DeploymentSettings.of(SETTINGS, account="123456789012", region=prices.REGION)
+    settings = DeploymentSettings.of(SETTINGS, account="123456789012", region=costs.REGION)
     with TemporaryDirectory(prefix="sleeper-costs-") as folder:
         made = synthesise(settings, Path(folder))
         return [json.loads(each.template.read_text()) for each in made.stacks]
 
 
-def lines(costs: list[idle.CostLine]) -> str:
+def lines(found: list[costs.CostLine]) -> str:
     """Rows of a table."""
     return "\n".join(
         f"| {each.what.removeprefix('AWS::')} | {each.count:,} | {each.paid_by} "
         f"| {each.dollars:.2f} |"
-        for each in costs
+        for each in found
     )
 
 

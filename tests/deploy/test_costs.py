@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.deploy.cost.idle import (
+from sleeper.errors import BadRequest
+from sleeper.interfaces.lambdas import handlers
+from tools.costs import (
+    DOLLARS,
     MONTH_MINUTES,
+    MONTHLY,
     REQUESTS,
     polling_costs,
     resource_costs,
     schedule_costs,
 )
-from sleeper.deploy.cost.prices import DOLLARS, MONTHLY
-from sleeper.errors import BadRequest
-from sleeper.interfaces.lambdas import handlers
 
 
 def template(*resources):

@@ -1,1 +1,0 @@
-"""What a deployment costs, from its templates."""
