@@ -95,8 +95,7 @@ def open_worker(
             rest=rest,
             queue=(delivered or {}).get(QueueName.COMMIT),
         )
-    spec = kind_of(kind)
-    queues = _queues(instance, spec, delivered)
+    queues = _queues(instance, kind_of(kind), delivered)
     name = next(iter(queues))
     task = TaskEvent(
         kind=queues[name].reader.kind,
@@ -112,7 +111,7 @@ def open_worker(
         task=task,
         settings=with_handling(settings, instance.properties, name),
         stopped=stopped,
-        paused=_paused_of(instance, spec),
+        paused=_paused_of(instance, kind_of(kind)),
         outdated=outdated,
         rest=rest,
         new_id=jobs.new_id,

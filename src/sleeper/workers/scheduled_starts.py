@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.kinds import COMPACTION, QueueName, kind_of
+from sleeper.model.jobs.kinds import COMPACTION, kind_of
 from sleeper.workers.changed_tables import ChangedTables, DueTable
 from sleeper.workers.serve.fleet import workers_to_start
 from sleeper.workers.serve.waiting_compactions import WaitingCompactions
 
 _log = logging.getLogger(__name__)
-
-_BULK_IMPORT: Final = "bulk-import"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +114,8 @@ class ScheduledStarts:
         return count
 
     def _messages(self, kind: str) -> int:
-        # The queues of platforms have functions of their own.
-        names: Sequence[QueueName] = kind_of(kind).queue_names
-        if kind == _BULK_IMPORT:
-            names = (QueueName.BULK_IMPORT,)
-        return sum(self._current().jobs.stores.queue(name).ready() for name in names)
+        stores = self._current().jobs.stores
+        return sum(stores.queue(name).ready() for name in kind_of(kind).own_queues)
 
     def _compactions(self) -> int:
         """Return how many compaction jobs want workers; opens no table that has not changed."""

@@ -158,6 +158,11 @@ class KindSpec:
         """The names of its queues."""
         return tuple(each.name for each in self.queues)
 
+    @property
+    def own_queues(self) -> tuple[QueueName, ...]:
+        """The queues that its workers take where those of platforms have functions of their own."""
+        return tuple(each.name for each in self.queues if each.stack in (None, self.stack))
+
     def variable(self, start: str) -> str:
         """Return the name of an environment variable for it.
 

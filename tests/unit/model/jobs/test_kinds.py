@@ -81,6 +81,11 @@ class TestRows:
             if kind.stack is not None:
                 assert {each.stack for each in kind.queues} <= {kind.stack}
 
+    def test_workers_leave_the_queues_of_platforms_to_functions(self):
+        """Given each kind in AWS, then its workers take all of its queues but those of platforms."""
+        for kind in KINDS:
+            assert {*kind.queue_names} - {*kind.own_queues} == {*kind.queue_names} & {*BY_QUEUE}
+
     def test_an_unknown_kind_is_refused(self):
         """Given a name that no row has, then the error says which there are."""
         with pytest.raises(BadRequest, match="no kind of jobs 'exports'; there are ingest, bulk"):
