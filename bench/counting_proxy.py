@@ -1,7 +1,7 @@
 """A proxy before an AWS-compatible server that records each request, with what AWS charges for it.
 
 It understands S3, DynamoDB and SQS as boto3 and obstore speak them. Prices are those of
-`sleeper/deploy/cost/prices.py`.
+`tools/costs.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from threading import Lock, Thread, local
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from sleeper.deploy.cost.prices import DOLLARS
+from tools.costs import DOLLARS
 
 _SKIPPED = ("connection", "transfer-encoding", "content-length", "date", "server")
 _KILOBYTE = 1024

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from sleeper.deploy.names import TABLE_OPERATIONS
+from sleeper.model.stacks import StackName
 from tests.deploy.stacks.test_templates import ALL, DEPLOYMENTS
 
 pytestmark = pytest.mark.xdist_group("cdk")
@@ -107,7 +109,7 @@ def test_a_table_is_never_in_two_calls_of_an_operation_at_once(everything):
         ("PartitionSplittingStack", "partition-splitter"),
         ("TableMetricsStack", "table-metrics"),
     ):
-        queue = names.operation_queues(stack).queue
+        queue = names.operation_queues(TABLE_OPERATIONS[StackName(stack)]).queue
         made = everything.resource("AWS::SQS::Queue", queue).properties
         trigger = everything.resource("AWS::Lambda::Function", f"{function}-trigger").properties
         (source,) = everything.resources("AWS::Lambda::EventSourceMapping", stack=stack)
