@@ -8,11 +8,15 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
+from sleeper.model.jobs.platforms import PLATFORMS
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.spark.submit.configured_clusters import NEEDED, configured_cluster
+from sleeper.spark.submit.configured_clusters import configured_cluster
 from sleeper.spark.submit.request import AwsRequest
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from tests.unit.spark.test_submitted_jobs import instance, job, jobs
+
+NEEDED = {each.name: each.described_by for each in PLATFORMS}
+"""The properties that describe each platform."""
 
 __all__ = ["instance", "jobs"]
 
