@@ -6,7 +6,7 @@ from ..bug import Bug
 
 _QUEUE = "storage/aws/jobs/delivered_queue.py"
 _DELIVERED = ("tests/contracts/jobs/test_delivered_messages.py",)
-_SCHEDULED = "tests/unit/workers/scheduled"
+_SCHEDULED = "tests/unit/workers"
 
 BUGS = (
     Bug(
