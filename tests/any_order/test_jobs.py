@@ -30,6 +30,7 @@ from sleeper.workers.open_worker import open_worker
 from sleeper.workers.worker import WorkerSettings
 from tests.simulated_process import simulated_process
 from tests.soak import FIRST_SEED, tries
+from tests.unit.workers.clocks import SimulatedStop
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.string()), ("job", pa.string())])
@@ -164,10 +165,7 @@ class World:
             _Holder(self.instance, jobs),
             kind,
             WorkerSettings(wait_s=0, until_empty=True, jobs_max=self.random.choice((1, 3, None))),
-            host="here",
-            pid=1,
-            stopped=lambda: False,
-            rest=lambda seconds: self.faults.__setattr__("likely", 0.0),
+            SimulatedStop(wait=lambda seconds: self.faults.__setattr__("likely", 0.0)),
         )
         try:
             done = worker.run()
@@ -175,7 +173,7 @@ class World:
             return 1
         finally:
             self.faults.likely = 0.0
-        return done if isinstance(done, int) else done.jobs
+        return done.jobs
 
     def with_faults(self, likely: float) -> InstanceJobs:
         """Return the jobs as a process sees them whose stores fail."""

@@ -25,6 +25,7 @@ from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.open_worker import open_worker
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
 from tests.contracts.s3_server import REGION, s3_server
 from tests.stories.test_documents_json_in_aws import endpoint, everywhere
@@ -123,22 +124,14 @@ def client(everywhere, tmp_path_factory):
 @contextmanager
 def worker_of_queries(instance):
     """Answer queries until the block ends."""
-    ended = threading.Event()
-    worker = open_worker(
-        instance,
-        "query",
-        WorkerSettings(wait_s=0.2),
-        host="here",
-        pid=1,
-        stopped=ended.is_set,
-        rest=ended.wait,
-    )
+    stop = StopSignal()
+    worker = open_worker(instance, "query", WorkerSettings(wait_s=0.2), stop)
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         thread.join()
 
 

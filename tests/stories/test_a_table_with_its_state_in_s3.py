@@ -11,7 +11,8 @@ import pytest
 
 import sleeper
 from sleeper.errors import DataDamaged, ObjectNotFound, TableNotFound, VersionNotFound
-from sleeper.workers.online_tables import OnlineTable
+from sleeper.workers.maintenance import OnlineTable
+from sleeper.workers.stop_signal import StopSignal
 from tests.contracts.s3_server import REGION, aws_endpoint, bucket, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -141,7 +142,7 @@ def test_serve_sweeps_it(table):
     """And tells what was deleted."""
     for n in range(4):
         table.ingest(rows(n))
-    served = OnlineTable(table, workers=1, stopped=lambda: False)
+    served = OnlineTable(table, StopSignal())
 
     steps = [served.maintain("sweep") for _ in range(3)]
 

@@ -20,8 +20,8 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.driver_process import run_driver
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
-from sleeper.workers.job import Interrupted
 from sleeper.workers.kinds.bulk_import import where_jobs_run
+from sleeper.workers.stop_signal import Interrupted
 from tests.stories.test_ingest_jobs import SCHEMA, instance, work, written
 from tests.stories.test_serving import until
 
@@ -377,12 +377,13 @@ class TestDrivers:
     def test_what_a_driver_started_ends_with_its_parent(self, tmp_path):
         """Given a driver whose worker has been killed, then it ends with all that it started."""
         script = (
-            "import subprocess, sys, threading\n"
-            "from sleeper.interfaces.cli.services import signals\n"
+            "import subprocess, sys\n"
+            "from sleeper.interfaces.cli import signals\n"
+            "from sleeper.workers.stop_signal import StopSignal\n"
             "signals._ORPHAN_PATIENCE_S = 0.1\n"
             "java = subprocess.Popen(['sleep', '600'])\n"
             "print(java.pid, flush=True)\n"
-            "signals.stop_with_parent(threading.Event(), -1, with_children=True)\n"
+            "signals.stop_with_parent(StopSignal(), -1, with_children=True)\n"
             "java.wait()\n"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +20,7 @@ from sleeper.instance.instance import Instance
 from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.worker import WorkerSettings
+from tests.unit.workers.clocks import SimulatedStop
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
@@ -47,24 +48,15 @@ def work(
     wait: Callable[[float], object] | None = None,
 ) -> int:
     """Run a worker until its queue is empty, or asked to end in a job; return how many jobs ran."""
-    woken = threading.Event()
 
-    def stopped() -> bool:
+    def is_asked() -> bool:
         if stop_in is not None and instance.jobs.job(stop_in).state is JobState.IN_PROGRESS:
-            woken.set()
-        return woken.is_set()
+            stop.set()
+        return False
 
-    worker = open_worker(
-        instance,
-        kind,
-        WorkerSettings(wait_s=0, until_empty=True),
-        host="here",
-        pid=1,
-        stopped=stopped,
-        rest=wait or woken.wait,
-    )
-    done = worker.run()
-    return done if isinstance(done, int) else done.jobs
+    stop = SimulatedStop(is_asked, wait or time.sleep)
+    settings = WorkerSettings(wait_s=0, until_empty=True)
+    return open_worker(instance, kind, settings, stop).run().jobs
 
 
 def test_a_job_goes_from_accepted_to_finished_and_its_rows_are_found(

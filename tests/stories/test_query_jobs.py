@@ -15,7 +15,7 @@ import sleeper
 from sleeper.errors import JobNotFound, QueryInvalid
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.workers.serve.timers import Timers, timers_of
+from sleeper.workers.serve.job_services import Timers, timers_of
 from tests.stories.test_ingest_jobs import instance, work
 
 __all__ = ["instance"]
@@ -168,9 +168,9 @@ def test_results_are_deleted_when_they_have_expired(instance, tmp_path, caplog):
     new = instance.jobs.submit_query("numbers", key="0001")
     work(instance, "query")
 
-    Timers(timers_of(instance, lambda: True), instance.ticks_s).run_due()
+    Timers(timers_of(instance, lambda: True), instance.clock).run_due()
     assert all(Path(each).exists() for each in locations)  # it is paused
-    Timers(timers_of(instance, lambda: False), instance.ticks_s).run_due()
+    Timers(timers_of(instance, lambda: False), instance.clock).run_due()
 
     assert not [*Path(locations[1]).glob("*"), *Path(locations[0]).parent.glob("*")]
     assert "deleted 2 results that had expired" in caplog.text

@@ -20,7 +20,7 @@ import sleeper
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
-from sleeper.workers.serve.timers import Timers, timers_of
+from sleeper.workers.serve.job_services import Timers, timers_of
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -230,7 +230,7 @@ def test_submitted_files_become_jobs_without_being_asked_for(instance, serve, tm
             "sleeper.table.ingest.batcher.job.min.size": 1,
         }
     )
-    timers = Timers(timers_of(instance, lambda: False), instance.ticks_s)
+    timers = Timers(timers_of(instance, lambda: False), instance.clock)
     instance.jobs.submit_files("numbers", written(tmp_path / "a.parquet", range(3)))
     work = command("worker", "batcher", "--until-empty", "--instance", instance.url)
     assert work.exit_code == 0, work.output

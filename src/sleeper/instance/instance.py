@@ -311,6 +311,11 @@ class Instance:
         return [*self]
 
     @property
+    def clock(self) -> Clock:
+        """The clock of this process."""
+        return self._process.clock
+
+    @property
     def stored_properties(self) -> StoredProperties:
         """The properties in the storage, which others may have changed since."""
         return StoredProperties(self._context.objects, self.url)

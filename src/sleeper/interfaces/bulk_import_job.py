@@ -11,7 +11,6 @@ This file can also be run alone as `sleeper_bulk_import.py`. Its exit codes are 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -23,7 +22,7 @@ import click
 from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
 from sleeper.interfaces.cli.present import show_imported
-from sleeper.interfaces.cli.serve import stop_with_parent
+from sleeper.interfaces.cli.signals import stop_with_parent
 from sleeper.interfaces.cli.stderr import run_command
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
@@ -37,6 +36,7 @@ from sleeper.spark.submit.driver_process import driver_report
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.table import Table
 from sleeper.workers.driver_run import reported_run, run_id_of
+from sleeper.workers.stop_signal import StopSignal
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def run_job(
 ) -> None:
     """Run the bulk import job JOB."""
     if parent is not None:
-        stop_with_parent(threading.Event(), parent, with_children=True)
+        stop_with_parent(StopSignal(), parent, with_children=True)
     with _told_to_the_worker() if parent is not None else nullcontext():
         opened = connect(instance)
         is_saved = job[:1] != "{"

@@ -13,10 +13,6 @@ from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.state.committed_jobs import JobRecord
 
 
-class Interrupted(Exception):
-    """The worker was asked to end while a job ran. The job goes back to its queue."""
-
-
 class JobDeferred(Exception):
     """A job cannot be run now, though nothing failed. Its message waits, uncounted.
 

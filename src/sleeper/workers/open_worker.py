@@ -10,18 +10,27 @@ from typing import Final, Protocol, cast
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.events import TaskEvent
+from sleeper.model.jobs.events import JobEvent, TaskEvent
 from sleeper.model.jobs.kinds import COMPACTION, JobKind, KindSpec, QueueName, kind_of
 from sleeper.model.jobs.settings import handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.jobs import JobQueue
 from sleeper.tables.table import Table
+from sleeper.workers.instance_changes import PauseLook
 from sleeper.workers.job import JobReader
 from sleeper.workers.kinds.commit import Committer
-from sleeper.workers.kinds.compaction import CompactionWorker
-from sleeper.workers.online_tables import OnlineTables
-from sleeper.workers.serve.pause_look import PauseLook
-from sleeper.workers.worker import Worker, WorkerSettings, WorkQueue
+from sleeper.workers.kinds.compaction import Compactions
+from sleeper.workers.maintenance import OnlineTables
+from sleeper.workers.stop_signal import StopSignal
+from sleeper.workers.worker import (
+    QueuedJobs,
+    Recorder,
+    TaskProcess,
+    Worker,
+    WorkerControl,
+    WorkerSettings,
+    WorkQueue,
+)
 
 
 class _ReaderModule(Protocol):
@@ -60,68 +69,49 @@ def open_worker(
     instance: Instance,
     kind: str,
     settings: WorkerSettings,
+    stop: StopSignal,
     *,
-    host: str,
-    pid: int,
-    stopped: Callable[[], bool],
-    rest: Callable[[float], object],
-    outdated: Callable[[], bool] = lambda: False,
+    process: TaskProcess | None = None,
+    is_outdated: Callable[[], bool] = lambda: False,
     delivered: Mapping[QueueName, JobQueue] | None = None,
-) -> Worker | Committer | CompactionWorker:
+) -> Worker:
     """Return a worker that runs jobs of one kind when its `run` is called.
 
     Args:
         instance: Whose jobs they are.
         kind: One of `KIND_NAMES`.
-        settings: How messages are taken.
-        host: The machine it runs on.
-        pid: Its process id.
-        stopped: Asked before each message and while a job runs.
-        rest: Waits for so many seconds, or until the worker is stopped.
-        outdated: Asked before each message; the worker ends when it is true.
+        settings: How messages are taken, and when the worker ends by itself.
+        stop: Asks it to end; looked at before each message and while a job runs.
+        process: Who runs them; None for this process.
+        is_outdated: Asked before each message; the worker ends when it is true.
         delivered: The queues to take messages from, where others have received them; None for
             all of the instance's that have jobs of the kind.
     """
+    process = process or TaskProcess.this()
     if kind == COMPACTION:
         return open_compaction_worker(
-            instance, settings, host=host, pid=pid, stopped=stopped, rest=rest, outdated=outdated
+            instance, settings, stop, process=process, is_outdated=is_outdated
         )
-    jobs = instance.jobs
     if kind == _COMMIT:
-        return Committer(
-            jobs,
-            settings,
-            stopped=lambda: stopped() or outdated(),
-            rest=rest,
-            queue=(delivered or {}).get(QueueName.COMMIT),
-        )
+        return _open_committer(instance, settings, stop, process, is_outdated, delivered or {})
+    jobs = instance.jobs
     queues = _queues(instance, kind_of(kind), delivered)
     name = next(iter(queues))
-    task = TaskEvent(
-        kind=queues[name].reader.kind,
-        task_id=jobs.new_id(),
-        at=jobs.recorder.now(),
-        is_finished=False,
-        host=host,
-        pid=pid,
+    control = WorkerControl(
+        with_handling(settings, instance.properties, name),
+        stop,
+        is_paused=(lambda: False) if kind_of(kind).goes_on_paused else PauseLook(instance),
+        is_outdated=is_outdated,
     )
-    return Worker(
+    task = process.task(queues[name].reader.kind, jobs.new_id(), jobs.recorder.now())
+    work = QueuedJobs(
         [*queues.values()],
+        control,
         recorder=jobs.recorder,
-        task=task,
-        settings=with_handling(settings, instance.properties, name),
-        stopped=stopped,
-        paused=_paused_of(instance, kind_of(kind)),
-        outdated=outdated,
-        rest=rest,
+        task_id=task.task_id,
         new_id=jobs.new_id,
     )
-
-
-def _paused_of(instance: Instance, kind: KindSpec) -> Callable[[], bool]:
-    if kind.goes_on_paused:
-        return lambda: False
-    return PauseLook(instance.pause_switch, instance.ticks_s)
+    return Worker(work, control, task=task, recorder=jobs.recorder, clock=instance.clock)
 
 
 def _queues(
@@ -136,53 +126,70 @@ def _queues(
     }
 
 
+def _open_committer(
+    instance: Instance,
+    settings: WorkerSettings,
+    stop: StopSignal,
+    process: TaskProcess,
+    is_outdated: Callable[[], bool],
+    delivered: Mapping[QueueName, JobQueue],
+) -> Worker:
+    """Return a worker that commits. The tracker shows its commits, and not the worker itself."""
+    jobs = instance.jobs
+    control = WorkerControl(replace(settings, is_reported=False), stop, is_outdated=is_outdated)
+    queue = delivered.get(QueueName.COMMIT) or jobs.stores.queue(QueueName.COMMIT)
+    return Worker(
+        Committer(jobs, control, queue),
+        control,
+        task=process.task(JobKind.INGEST, jobs.new_id(), jobs.recorder.now()),
+        recorder=jobs.recorder,
+        clock=instance.clock,
+    )
+
+
+class _NoTracker:
+    """Records nothing: the instance has no place for jobs."""
+
+    def record(self, *events: JobEvent | TaskEvent) -> None:
+        """Leave events out."""
+
+
 def open_compaction_worker(
     instance: Instance,
     settings: WorkerSettings,
+    stop: StopSignal,
     *,
-    host: str,
-    pid: int,
-    stopped: Callable[[], bool],
-    rest: Callable[[float], object],
-    outdated: Callable[[], bool] = lambda: False,
+    process: TaskProcess | None = None,
+    is_outdated: Callable[[], bool] = lambda: False,
     tables: Callable[[], Iterable[Table]] | None = None,
-) -> CompactionWorker:
+) -> Worker:
     """Return a compaction worker, also for an instance that has no place for jobs.
 
     Args:
         instance: Whose tables it compacts.
-        settings, host, pid, stopped, rest, outdated: As for `open_worker`.
+        settings: When it ends by itself.
+        stop, process, is_outdated: As for `open_worker`.
         tables: Returns the tables to compact; None for all that are online.
     """
-    record: Callable[..., None]
+    process = process or TaskProcess.this()
+    recorder: Recorder
     try:
         jobs = instance.jobs
     except PropertiesInvalid as missing:
         _log.warning("compactions are not tracked: %s", missing)
-        record, task_id = (lambda *events: None), f"{host}:{pid}"
+        recorder, task_id = _NoTracker(), f"{process.host}:{process.pid}"
     else:
-        record, task_id = jobs.recorder.record, jobs.new_id()
-    paused = PauseLook(instance.pause_switch, instance.ticks_s)
-    online = OnlineTables(
-        lambda: instance, workers=1, stopped=stopped, paused=paused, note_change=lambda: None
-    )
-    return CompactionWorker(
-        tables or (lambda: (each.table for each in online())),
-        record=record,
-        task=TaskEvent(
-            kind=JobKind.COMPACTION,
-            task_id=task_id,
-            at=instance.now(),
-            is_finished=False,
-            host=host,
-            pid=pid,
-        ),
-        settings=settings,
+        recorder, task_id = jobs.recorder, jobs.new_id()
+    clock = instance.clock
+    is_paused = PauseLook(instance)
+    control = WorkerControl(settings, stop, is_paused=is_paused, is_outdated=is_outdated)
+    work = Compactions(
+        tables or OnlineTables(lambda: instance, is_paused=is_paused),
+        control,
+        task_id=task_id,
+        recorder=recorder,
+        clock=clock,
         every_s=60.0 * instance.properties.compaction_workers.period_minutes,
-        now=instance.now,
-        ticks_s=instance.ticks_s,
-        stopped=stopped,
-        paused=paused,
-        outdated=outdated,
-        rest=rest,
     )
+    task = process.task(JobKind.COMPACTION, task_id, clock.now())
+    return Worker(work, control, task=task, recorder=recorder, clock=clock)

@@ -1,33 +1,41 @@
 """Operations on tables that a schedule asks for: a message for each table, run by whoever gets it.
 
-Messages are in a FIFO queue, whose group is the table: so no table has two runs at a time.
+1. `ask_for_operation` sends a message for each table that the operation may have work for
+   (`ChangedTables`). Messages are in a FIFO queue, whose group is the table: so no table has two
+   runs at a time.
+2. `run_operation` runs the operation of a message.
+
+An instance of many tables is idle most of the time, so tables that are as they were are not opened.
+The number of a table's last commit tells whether there may be work; the numbers of a hundred tables
+are one request. What was noted of each table is one object for each operation.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
 
 from sleeper.errors import BadRequest, SleeperError, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.known_properties.typed import TableProperties
+from sleeper.model.tables import TableRecord
 from sleeper.tables.report import FilesReport
 from sleeper.tables.table import Table
-from sleeper.workers.changed_tables import ChangedTables, DueTable
-from sleeper.workers.maintenance import MaintenanceStep, Stopped
-from sleeper.workers.online_tables import OnlineTable
+from sleeper.workers.maintenance import MaintenanceStep, OnlineTable
 from sleeper.workers.open_worker import open_compaction_worker
+from sleeper.workers.stop_signal import Interrupted, StopSignal
 from sleeper.workers.worker import WorkerSettings
 
 OPERATIONS: Final = ("split", "collect", "measure", "compact")
 """What may be asked for: splits and merges of leaves, garbage, figures, compactions."""
 
+_DAY: Final = timedelta(days=1)
 _LATER: Final = timedelta(hours=2)
 """How long after it may be deleted garbage is still looked for."""
 
@@ -143,10 +151,9 @@ def _collected_until(properties: TableProperties) -> timedelta:
 def run_operation(
     instance: Instance,
     wanted: TableOperation,
+    stop: StopSignal,
     *,
-    stopped: Callable[[], bool],
-    rest: Callable[[float], object],
-    tell: Callable[[str, FilesReport], object],
+    report: Callable[[str, FilesReport], object],
 ) -> tuple[str, ...]:
     """Run an operation on its table; return what failed.
 
@@ -155,9 +162,8 @@ def run_operation(
     Args:
         instance: The instance.
         wanted: The operation.
-        stopped: Returns whether to end: between two steps, and while a compaction runs.
-        rest: Waits for so many seconds.
-        tell: Takes the figures of the table, by its name.
+        stop: Asks for the end; looked at between two steps, and while a compaction runs.
+        report: Called with the name of the table and its figures.
 
     Raises:
         StorageFailed: the table cannot be looked at now.
@@ -177,21 +183,21 @@ def run_operation(
         _log.info("%s of %s is left: the table is offline", wanted.operation, table.name)
         return ()
     if wanted.operation == "measure":
-        tell(table.name, table.report_files())
+        report(table.name, table.report_files())
         return ()
     if wanted.operation == "compact":
-        return _compacted(instance, table, stopped=stopped, rest=rest)
+        return _compacted(instance, table, stop)
     verbs = ("split", "merge") if wanted.operation == "split" else ("gc",)
-    return _maintained(table, (*verbs, *(["sweep"] if wanted.sweep else [])), stopped)
+    return _maintained(table, (*verbs, *(["sweep"] if wanted.sweep else [])), stop)
 
 
-def _maintained(table: Table, verbs: Sequence[str], stopped: Callable[[], bool]) -> tuple[str, ...]:
-    kept = OnlineTable(table, 1, stopped)
+def _maintained(table: Table, verbs: Sequence[str], stop: StopSignal) -> tuple[str, ...]:
+    online = OnlineTable(table, stop)
     failures: list[str] = []
     for verb in verbs:
         try:
-            step = kept.maintain(verb)
-        except (SleeperError, Stopped) as failure:
+            step = online.maintain(verb)
+        except (SleeperError, Interrupted) as failure:
             step = MaintenanceStep(table=table.name, verb=verb, failures=(str(failure),))
         if step is None:
             continue
@@ -203,21 +209,112 @@ def _maintained(table: Table, verbs: Sequence[str], stopped: Callable[[], bool])
     return tuple(failures)
 
 
-def _compacted(
-    instance: Instance,
-    table: Table,
-    *,
-    stopped: Callable[[], bool],
-    rest: Callable[[float], object],
-) -> tuple[str, ...]:
+def _compacted(instance: Instance, table: Table, stop: StopSignal) -> tuple[str, ...]:
     """Compact one table, as a worker does; what is left when the time is over has no claim."""
-    open_compaction_worker(
-        instance,
-        WorkerSettings(until_empty=True),
-        host=os.uname().nodename,
-        pid=os.getpid(),
-        stopped=stopped,
-        rest=rest,
-        tables=lambda: (table,),
-    ).run()
+    settings = WorkerSettings(until_empty=True)
+    open_compaction_worker(instance, settings, stop, tables=lambda: (table,)).run()
     return ()
+
+
+@dataclass(frozen=True, slots=True)
+class DueTable:
+    """A table that an operation is to be run on.
+
+    Attributes:
+        record: The table.
+        number: The number of its last commit.
+        note: What is to be noted of it when the operation is asked for.
+        is_first_of_day: Whether the operation was last asked for as the first of a day at least a
+            day ago.
+    """
+
+    record: TableRecord
+    number: int
+    is_first_of_day: bool
+    note: dict[str, Any] = field(default_factory=dict)
+
+
+class ChangedTables:
+    """The online tables of an instance that have changed since an operation was asked for.
+
+    A table without a change is due once a day all the same, and for a while after a change where
+    the operation does later what the change made possible.
+
+    Args:
+        instance: The instance.
+        operation: Names the notes.
+        follow_up: For how long after a change a table stays due, by its properties.
+
+    Attributes:
+        instance: The instance.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        operation: str,
+        *,
+        follow_up: Callable[[TableProperties], timedelta] = lambda properties: timedelta(0),
+    ) -> None:
+        self.instance = self._instance = instance
+        self._operation = operation
+        self._follow_up = follow_up
+        self._notes = instance.service_notes.read(operation)
+
+    def due(self) -> list[DueTable]:
+        """Return the tables that are due now, ordered by name."""
+        online = [record for record in self._instance.tables() if record.online]
+        known = {
+            record.table_id: int(note["number"])
+            for record in online
+            if isinstance((note := self._notes.get(record.table_id, {})).get("number"), int)
+        }
+        numbers = self._instance.jobs.tables.last_numbers(online, known)
+        now = self._instance.now()
+        found = (self._due(record, numbers.get(record.table_id, 0), now) for record in online)
+        self._notes = {
+            record.table_id: self._notes[record.table_id]
+            for record in online
+            if record.table_id in self._notes
+        }
+        return [each for each in found if each is not None]
+
+    def note(self, tables: Iterable[DueTable]) -> None:
+        """Store that the operation was asked for these tables."""
+        noted = {each.record.table_id: each.note for each in tables}
+        if noted:
+            self._notes = {**self._notes, **noted}
+            self._instance.service_notes.write(self._operation, self._notes)
+
+    def _due(self, record: TableRecord, number: int, now: datetime) -> DueTable | None:
+        before = self._notes.get(record.table_id, {})
+        properties = _hash_of(record)
+        changed_at, daily_at = _time(before, "changed"), _time(before, "daily")
+        is_changed = (before.get("number"), before.get("properties")) != (number, properties)
+        if is_changed or changed_at is None or changed_at > now:
+            changed_at, is_changed = now, True
+        is_first = daily_at is None or not timedelta(0) <= now - daily_at < _DAY
+        later = self._follow_up(TableProperties(record.properties, self._instance.properties))
+        if not (is_changed or is_first or now - changed_at < later):
+            return None
+        note = {
+            "number": number,
+            "properties": properties,
+            "changed": changed_at.isoformat(),
+            "daily": now.isoformat() if is_first or daily_at is None else daily_at.isoformat(),
+        }
+        return DueTable(record, number, is_first, note)
+
+
+def _time(note: dict[str, Any], name: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(str(note.get(name)))
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else None
+
+
+def _hash_of(record: TableRecord) -> str:
+    """Tells a table's properties from others: a changed threshold may make work."""
+    text = json.dumps(record.properties, sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]

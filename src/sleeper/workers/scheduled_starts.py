@@ -10,9 +10,9 @@ from typing import Protocol
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.kinds import COMPACTION, kind_of
-from sleeper.workers.changed_tables import ChangedTables, DueTable
-from sleeper.workers.serve.fleet import workers_to_start
-from sleeper.workers.serve.waiting_compactions import WaitingCompactions
+from sleeper.workers.instance_changes import is_paused
+from sleeper.workers.scheduled_operations import ChangedTables, DueTable
+from sleeper.workers.serve.fleet import WaitingCompactions, workers_to_start
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ScheduledStarts:
 
     def __init__(self, current: Callable[[], Instance], starter: WorkerStarter) -> None:
         self._current, self._starter = current, starter
-        self._waiting = WaitingCompactions(current().ticks_s)
+        self._waiting = WaitingCompactions(current().clock)
         self._tables: ChangedTables | None = None
 
     def look(self, limits: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -126,7 +126,7 @@ class ScheduledStarts:
         return self._waiting.take(lambda: self._is_paused(COMPACTION))
 
     def _has_nothing(self, due: DueTable) -> bool:
-        """Tell what jobs a table wants; return whether it has none, and none at work.
+        """Plan the compactions of a table; return whether it has none, and none at work.
 
         A table with claims is looked at again: their worker may have been killed.
         """
@@ -134,17 +134,17 @@ class ScheduledStarts:
         try:
             table = self._current().jobs.tables.table(table_id)
             jobs = table.plan_compaction().jobs
-            self._waiting.tell(table_id, jobs)
+            self._waiting.note_planned(table_id, jobs)
             return not jobs and not table.claims()
         except TableNotFound as deleted:
             _log.info("no compactions: %s", deleted)
-            self._waiting.tell(table_id, ())
+            self._waiting.note_planned(table_id, ())
         except SleeperError as failure:
             _log.error("compactions of %s cannot be planned now: %s", due.record.name, failure)
         return False
 
     def _is_paused(self, kind: str) -> bool:
-        if kind_of(kind).goes_on_paused or self._current().pause_switch.paused_since() is None:
+        if not is_paused(self._current(), kind):
             return False
         _log.info("no %s workers are started: the instance is paused", kind)
         return True

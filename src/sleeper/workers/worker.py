@@ -1,20 +1,44 @@
-"""The worker loop: takes messages one by one and runs their jobs, whatever their kind.
+"""The worker: takes pieces of work one by one, and runs them until it is asked to end.
 
-A message is deleted when its job is done, or can never be done and its tracker knows why. Killed
-at any point, the worker leaves the message where it is: it is delivered again when its visibility
-ends, and the job's id tells whether its work was done.
+The words:
+
+- A *message* in a queue asks for a *job*. A job is done once, whatever is delivered twice: its id
+  tells whether it was done before. Each attempt is a *run*.
+- A *task* is a worker as the tracker shows it: it starts, runs jobs, and finishes.
+- `Work` is where the jobs of one kind come from, and how the next of them is run: `QueuedJobs`
+  here, `Committer` (`kinds/commit.py`) and `Compactions` (`kinds/compaction.py`).
+
+The steps of `Worker.run`, whatever the work is:
+
+1. The tracker gets the start of the task.
+2. The worker ends if it is asked to end (`StopSignal`), has run `jobs_max` jobs, or was started
+   with properties that were changed since.
+3. While the instance is paused, nothing is begun.
+4. `Work.run_next` takes the next piece of work and runs it. Then the steps begin again at 2.
+5. Where there was no work, the worker waits, or ends if it found none for long enough.
+6. The tracker gets the end of the task, and what it did in all.
+
+`QueuedJobs.run_next` receives a message, reads its job, and runs it, while a thread keeps the
+message hidden from other workers. The message is deleted when the job is done, or can never be
+done and its tracker knows why. A worker that is killed leaves the message where it is: it is
+delivered again when its visibility ends.
 
 No message ends the worker. One that cannot be read is rejected, also where its reader fails with an
-error that nobody expected; a job that fails with one is FAILED, as with any other. Only what ends
-the process ends the worker: Ctrl-C, and `SystemExit`.
+error that nobody expected; a job that fails with one is FAILED, as with any other. An error of
+anything else is logged, and the loop goes on. What ends the worker is what ends its process (Ctrl-C
+and `SystemExit`), and an instance that is no longer at its place (`InstanceLost`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol, Self
 
 from sleeper.errors import (
     BadRequest,
@@ -31,10 +55,10 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.model.jobs.redelivery import plan_redelivery, reasons_of
+from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.jobs import JobQueue
 from sleeper.workers.job import (
-    Interrupted,
     Job,
     JobDeferred,
     JobOutcome,
@@ -42,13 +66,15 @@ from sleeper.workers.job import (
     MessageRejected,
     RunContext,
 )
-from sleeper.workers.visibility import kept_hidden
+from sleeper.workers.stop_signal import Interrupted, StopSignal
 
 _log = logging.getLogger(__name__)
 
 _WAIT_AFTER_FAILURE_S = 5.0
 _FAILURES_MAX = 3
+_PAUSED_S = 5.0
 _BETWEEN_LOOKS_S = 1.0  # at several queues, none of which may be waited at
+_NO_LIMIT = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +107,220 @@ class WorkerSettings:
         return self.until_empty or (self.idle_max_s is not None and idle_s >= self.idle_max_s)
 
 
+class WorkerControl:
+    """When a worker ends or pauses, and what it did so far. The loop and its work share it.
+
+    Args:
+        settings: When the worker ends by itself.
+        stop: Asks it to end.
+        is_paused: Returns whether the instance is paused.
+        is_outdated: Returns whether another worker is to take its place. A job that runs is
+            finished first.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        stop: StopSignal,
+        *,
+        is_paused: Callable[[], bool] = lambda: False,
+        is_outdated: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.settings = settings
+        self.stop = stop
+        self.is_paused = is_paused
+        self.jobs, self.rows_read, self.rows_written, self.busy_s = 0, 0, 0, 0.0
+        self._is_outdated = is_outdated
+
+    @property
+    def jobs_left(self) -> int:
+        """How many more jobs it may run."""
+        most = self.settings.jobs_max
+        return _NO_LIMIT if most is None else max(0, most - self.jobs)
+
+    def is_over(self) -> bool:
+        """Return whether it begins nothing more."""
+        return self.stop.is_set() or self.jobs_left == 0 or self._is_outdated()
+
+    def count(
+        self, jobs: int = 1, *, rows_read: int = 0, rows_written: int = 0, busy_s: float = 0.0
+    ) -> None:
+        """Add runs of jobs that ended, well or badly."""
+        self.jobs += jobs
+        self.rows_read += rows_read
+        self.rows_written += rows_written
+        self.busy_s += busy_s
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProcess:
+    """The process of a task, as the tracker shows it.
+
+    Attributes:
+        host: The machine.
+        pid: The process id there.
+    """
+
+    host: str
+    pid: int
+
+    @classmethod
+    def this(cls) -> Self:
+        """Return this process."""
+        return cls(os.uname().nodename, os.getpid())
+
+    def task(self, kind: JobKind, task_id: str, at: datetime) -> TaskEvent:
+        """Return the start of a task in this process."""
+        return TaskEvent(
+            kind=kind, task_id=task_id, at=at, is_finished=False, host=self.host, pid=self.pid
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleWait:
+    """How a worker waits for work.
+
+    Attributes:
+        look_s: How long a look that finds nothing takes by itself.
+        first_s: How long it waits after such a look.
+        max_s: Each wait is twice as long as the last, up to so many seconds.
+    """
+
+    look_s: float = 0.0
+    first_s: float = 0.0
+    max_s: float = 0.0
+
+
+class Work(Protocol):
+    """Where the jobs of one kind come from, and how the next of them is run."""
+
+    @property
+    def source(self) -> str:
+        """Where they come from, for the log."""
+        ...
+
+    @property
+    def idle_wait(self) -> IdleWait:
+        """How a worker waits for them."""
+        ...
+
+    def run_next(self) -> bool:
+        """Take the next piece of work and run it; return whether there was any.
+
+        Raises:
+            InstanceLost: the instance is no longer what was opened. What was taken is given back.
+            StorageFailed: its source cannot be used now.
+        """
+        ...
+
+
+class Recorder(Protocol):
+    """Gets the events of jobs and tasks."""
+
+    def record(self, *events: JobEvent | TaskEvent) -> None:
+        """Write events of one kind of job. Never raises our errors."""
+        ...
+
+
+class Worker:
+    """Runs one kind of work until it is asked to end.
+
+    Args:
+        work: The work.
+        control: Says when it ends or pauses, and counts what is done.
+        task: The event of this worker's start: its id, machine and process.
+        recorder: Gets the start and the end.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        control: WorkerControl,
+        *,
+        task: TaskEvent,
+        recorder: Recorder,
+        clock: Clock,
+    ) -> None:
+        self._work = work
+        self._control = control
+        self._task = task
+        self._recorder = recorder
+        self._clock = clock
+
+    def run(self) -> TaskEvent:
+        """Take work until the worker is to end; return what it did in all.
+
+        Raises:
+            InstanceLost: the instance is no longer what the worker opened. The message of its job
+                goes back to its queue.
+            StorageFailed: the source of the work could not be used three times, and the worker is
+                one that ends when there is no work.
+        """
+        self._report(self._task)
+        try:
+            self._run()
+        finally:
+            control = self._control
+            ended = replace(
+                self._task,
+                is_finished=True,
+                at=self._clock.now(),
+                jobs=control.jobs,
+                rows_read=control.rows_read,
+                rows_written=control.rows_written,
+                busy_s=control.busy_s,
+            )
+            self._report(ended)
+        return ended
+
+    def _report(self, event: TaskEvent) -> None:
+        if self._control.settings.is_reported:
+            self._recorder.record(event)
+
+    def _run(self) -> None:
+        control, settings, wait = self._control, self._control.settings, self._work.idle_wait
+        idle_s, wait_s, failures = 0.0, wait.first_s, 0
+        while not control.is_over():
+            is_paused = control.is_paused()
+            try:
+                has_worked = not is_paused and self._work.run_next()
+            except BaseException as failure:
+                failures += 1
+                if not self._goes_on(failure, failures):
+                    raise
+                control.stop.wait(_WAIT_AFTER_FAILURE_S)
+                idle_s = 0.0
+                continue
+            failures = 0
+            if has_worked:
+                idle_s, wait_s = 0.0, wait.first_s
+                continue
+            idle_s += 0.0 if is_paused else wait.look_s
+            if control.stop.is_set() or settings.is_enough(idle_s):
+                return
+            next_s = _PAUSED_S if is_paused else wait_s
+            if settings.idle_max_s is not None:
+                next_s = min(next_s, settings.idle_max_s - idle_s)
+            if next_s > 0:
+                control.stop.wait(next_s)
+            idle_s += next_s
+            if settings.is_enough(idle_s):
+                return
+            if not is_paused:
+                wait_s = max(wait.first_s, min(2 * wait_s, wait.max_s))
+
+    def _goes_on(self, failure: BaseException, failures: int) -> bool:
+        """Log that the source of the work failed so many times; return whether to try it again."""
+        is_ours = isinstance(failure, SleeperError)
+        is_lasting = is_ours and not isinstance(failure, StorageFailed)
+        if ends_process(failure) or is_lasting or isinstance(failure, InstanceLost):
+            return False
+        trace = None if is_ours else failure
+        _log.error("%s cannot be used now: %s", self._work.source, failure, exc_info=trace)
+        return not self._control.settings.until_empty or failures < _FAILURES_MAX
+
+
 @dataclass(frozen=True, slots=True)
 class WorkQueue:
     """A queue, what reads its messages, and how it delivers."""
@@ -90,107 +330,61 @@ class WorkQueue:
     settings: QueueSettings
 
 
-class Worker:
-    """One worker: takes the messages of some queues and runs their jobs, until it is stopped.
+class QueuedJobs:
+    """The jobs that messages in some queues ask for.
 
     Args:
         queues: Where messages come from; looked at in turn.
-        recorder: Gets the events of jobs and of this worker.
-        task: The event of this worker's start: its id, machine and process.
-        settings: How messages are taken.
-        stopped: Asked before each message, and while a job runs.
-        paused: Asked before each message; while it is true, none is taken.
-        outdated: Asked before each message; the worker ends when true. A running job is
-            finished first.
-        rest: Waits for so many seconds, or until the worker is stopped.
+        control: Says when the worker ends, and counts what is done.
+        recorder: Gets the events of jobs.
+        task_id: The worker.
         new_id: Makes the ids of runs.
     """
 
     def __init__(
         self,
         queues: Sequence[WorkQueue],
+        control: WorkerControl,
         *,
         recorder: EventRecorder,
-        task: TaskEvent,
-        settings: WorkerSettings,
-        stopped: Callable[[], bool],
-        paused: Callable[[], bool],
-        outdated: Callable[[], bool],
-        rest: Callable[[float], object],
+        task_id: str,
         new_id: NewId,
     ) -> None:
         self._queues = tuple(queues)
+        self._control = control
+        self._settings = control.settings
         self._recorder = recorder
-        self._task = task
-        self._settings = settings
-        self._stopped = stopped
-        self._paused = paused
-        self._outdated = outdated
-        self._rest = rest
+        self._task_id = task_id
         self._new_id = new_id
-        self._totals = replace(task, is_finished=True)
-        self._failures = 0
+        self._is_alone = len(self._queues) == 1
 
-    def run(self) -> TaskEvent:
-        """Take messages until the worker is stopped; return what it did in all.
+    @property
+    def source(self) -> str:
+        """The kind of queue."""
+        return f"the {self._queues[0].reader.kind} queue"
 
-        Raises:
-            InstanceLost: the instance is no longer what the worker opened. The message of its job
-                goes back to its queue.
-        """
-        self._report(self._task)
-        idle_s = 0.0
-        try:
-            while not self._stopped() and self._totals.jobs != self._settings.jobs_max:
-                if self._outdated():
-                    break
-                if self._run_next():
-                    idle_s = 0.0
-                    continue
-                idle_s += self._settings.wait_s
-                if self._settings.is_enough(idle_s):
-                    break
-        finally:
-            self._totals = replace(self._totals, at=self._recorder.now())
-            self._report(self._totals)
-        return self._totals
+    @property
+    def idle_wait(self) -> IdleWait:
+        """A single queue is waited at; several are looked at once a second."""
+        if self._is_alone:
+            return IdleWait(look_s=self._settings.wait_s)
+        return IdleWait(first_s=_BETWEEN_LOOKS_S, max_s=_BETWEEN_LOOKS_S)
 
-    def _report(self, event: TaskEvent) -> None:
-        if self._settings.is_reported:
-            self._recorder.record(event)
-
-    def _run_next(self) -> bool:
-        """Take a message from any queue and handle it; False where there was none.
+    def run_next(self) -> bool:
+        """Take a message from any queue and run its job; return whether there was one.
 
         Raises:
-            StorageFailed: a queue could not be used three times, and the worker is one that ends
-                when its queue is empty.
+            StorageFailed: a queue cannot be used now.
         """
-        if self._paused():
-            self._rest(self._settings.wait_s)
-            return False
-        wait_s = self._settings.wait_s if len(self._queues) == 1 else 0.0
+        wait_s = self._settings.wait_s if self._is_alone else 0.0
         for source in self._queues:
-            if self._stopped():
-                return True
-            try:
-                messages = source.queue.receive(1, wait_s=wait_s)
-                for message in messages:
-                    self._handle(source, message)
-            except InstanceLost:
-                raise
-            except StorageFailed as failure:
-                _log.error("the %s queue cannot be used now: %s", source.reader.kind, failure)
-                self._failures += 1
-                if self._settings.until_empty and self._failures == _FAILURES_MAX:
-                    raise
-                self._rest(_WAIT_AFTER_FAILURE_S)
-                return True
-            self._failures = 0
+            if self._control.stop.is_set():
+                return False
+            messages = source.queue.receive(1, wait_s=wait_s)
+            for message in messages:
+                self._handle(source, message)
             if messages:
                 return True
-        if len(self._queues) > 1 and not self._settings.until_empty:
-            self._rest(_BETWEEN_LOOKS_S)
         return False
 
     def _handle(self, source: WorkQueue, message: ReceivedMessage) -> None:
@@ -271,7 +465,7 @@ class Worker:
         source.queue.release(message.receipt, deferral.delay_s, counted=False)
 
     def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
-        events = _run_events(source.reader.kind, job, self._new_id(), self._task.task_id)
+        events = _run_events(source.reader.kind, job, self._new_id(), self._task_id)
         started = self._recorder.now()
         try:
             outcome = self._outcome(source, message, job, events)
@@ -319,7 +513,9 @@ class Worker:
         now = self._recorder.now()
         accepted = events.accepted(message.sent)
         self._record(job, *([accepted] if job.has_driver else [accepted, events.started(now)]))
-        run = RunContext(run_id=events.run_id, task_id=events.task_id, check=self._check)
+        run = RunContext(
+            run_id=events.run_id, task_id=events.task_id, check=self._control.stop.check
+        )
         with kept_hidden(
             source.queue,
             message.receipt,
@@ -365,23 +561,56 @@ class Worker:
                 job.input_files,
             )
 
-    def _check(self) -> None:
-        if self._stopped():
-            raise Interrupted
-
     def _record(self, job: Job, *events: JobEvent) -> None:
         if job.is_tracked:
             self._recorder.record(*events)
 
     def _count(self, started: datetime, outcome: JobOutcome | None = None) -> None:
         done = outcome or JobOutcome()
-        self._totals = replace(
-            self._totals,
-            jobs=self._totals.jobs + 1,
-            rows_read=self._totals.rows_read + done.rows_read,
-            rows_written=self._totals.rows_written + done.rows_written,
-            busy_s=self._totals.busy_s + (self._recorder.now() - started).total_seconds(),
-        )
+        busy_s = (self._recorder.now() - started).total_seconds()
+        self._control.count(rows_read=done.rows_read, rows_written=done.rows_written, busy_s=busy_s)
+
+
+@contextmanager
+def kept_hidden(
+    queue: JobQueue, receipt: str, *, every_s: float, visibility_s: float
+) -> Iterator[None]:
+    """Extend a message's visibility from a thread until the block ends.
+
+    When the receipt is stale another worker has the message. The job continues: whichever commits
+    second is recognised by its id.
+
+    Args:
+        queue: The queue.
+        receipt: The delivery.
+        every_s: Seconds between two extensions.
+        visibility_s: For how long each hides the message.
+    """
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=_extend_until,
+        args=(ended, queue, receipt, every_s, visibility_s),
+        name="visibility",
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _extend_until(
+    ended: threading.Event, queue: JobQueue, receipt: str, every_s: float, visibility_s: float
+) -> None:
+    while not ended.wait(every_s):
+        try:
+            if not queue.extend(receipt, visibility_s):
+                _log.warning("the message was delivered to another worker while its job runs here")
+                return
+        except StorageFailed as failure:
+            _log.warning("a message's visibility cannot be extended now: %s", failure)
 
 
 def _run_events(kind: JobKind, job: Job, run_id: str, task_id: str) -> RunEvents:

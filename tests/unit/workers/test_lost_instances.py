@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 import pyarrow as pa
 import pytest
@@ -13,13 +12,14 @@ import sleeper
 from sleeper.errors import InstanceGone, InstanceReplaced
 from sleeper.interfaces.rest.app import make_app
 from sleeper.model.jobs.kinds import KIND_NAMES, QueueName
-from sleeper.workers.maintenance import run_maintenance
-from sleeper.workers.online_tables import OnlineTables
+from sleeper.workers.instance_changes import CurrentInstance, PropertiesLook
+from sleeper.workers.maintenance import OnlineTable, OnlineTables, run_maintenance
 from sleeper.workers.open_worker import open_worker
-from sleeper.workers.serve.current_instance import CurrentInstance, PropertiesLook
 from sleeper.workers.serve.fleet import WorkerFleet
 from sleeper.workers.serve.metrics import Metrics, TableFigures
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
+from tests.unit.workers.clocks import SimulatedStop
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -52,24 +52,34 @@ def online(current):
     return OnlineTables(
         current,
         look=lambda: current.look(with_jobs=True),
-        workers=1,
-        stopped=lambda: False,
-        paused=lambda: False,
-        note_change=lambda: None,
+        is_paused=lambda: False,
         note_lost=current.note_lost,
     )
 
 
+class Rounds:
+    """So many rounds, one right after the other, none of which looks for orphans."""
+
+    def __init__(self, number, stop):
+        self.left, self.stop = number, stop
+
+    def rest(self):
+        self.left -= 1
+        if not self.left:
+            self.stop.set()
+
+    def sweep_is_due(self):
+        return False
+
+
 def rounds(tables, number):
     """Run so many rounds of maintenance, and return what failed."""
-    stop, left = threading.Event(), [number]
-
-    def rest():
-        left[0] -= 1
-        if not left[0]:
-            stop.set()
-
-    run = run_maintenance(tables, rest=rest, stopped=stop.is_set, sweep_is_due=lambda: False)
+    stop = StopSignal()
+    run = run_maintenance(
+        lambda: (OnlineTable(table, stop) for table in tables()),
+        stop=stop,
+        rounds=Rounds(number, stop),
+    )
     return [failure for step in run for failure in step.failures]
 
 
@@ -92,7 +102,7 @@ def fleet_of(current):
         start=no_worker,
         ready=lambda kind: current().jobs.stores.queue(QueueName.INGEST).ready(),
         workers_max={"ingest": 1},
-        ticks_s=current().ticks_s,
+        clock=current().clock,
     )
 
 
@@ -150,10 +160,7 @@ def test_workers_end_when_their_instance_is_gone(root, kind):
         sleeper.connect(root),
         kind,
         WorkerSettings(wait_s=0),
-        host="here",
-        pid=1,
-        stopped=lambda: False,
-        rest=lambda seconds: pytest.fail("the worker waits"),
+        SimulatedStop(wait=lambda seconds: pytest.fail("the worker waits")),
     )
     root.rename(root.with_name("away"))
 
@@ -182,10 +189,7 @@ def test_a_job_of_a_replaced_instance_goes_back_to_its_queue(tmp_path):
             instance,
             "ingest",
             WorkerSettings(wait_s=0, until_empty=True),
-            host="here",
-            pid=1,
-            stopped=lambda: False,
-            rest=lambda seconds: None,
+            SimulatedStop(),
         ).run()
 
     with pytest.raises(InstanceReplaced):

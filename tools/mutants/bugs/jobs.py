@@ -7,7 +7,7 @@ from ..bug import Bug
 STATUSES = ("tests/unit/model/jobs/test_statuses.py",)
 WINDOWS = ("tests/unit/model/jobs/test_time_windows.py",)
 QUERIES = ("tests/unit/model/jobs/test_query_statuses.py",)
-BATCHES = ("tests/unit/workers/kinds/test_file_batches.py",)
+BATCHES = ("tests/unit/workers/kinds/test_batcher.py",)
 REDELIVERY = ("tests/unit/model/jobs/test_redelivery.py",)
 MESSAGES = (
     "tests/unit/model/formats/test_ingest_job.py",
@@ -165,7 +165,7 @@ BUGS = (
         module="model/jobs/settings.py",
         right="keepalive_s=min(float(keepalive_s), visibility_s / _KEEPALIVES),",
         wrong="keepalive_s=float(keepalive_s),",
-        tests=("tests/unit/workers/test_leases_of_workers.py",),
+        tests=("tests/unit/workers/test_open_worker.py",),
     ),
     Bug(
         name="first-reason-only",

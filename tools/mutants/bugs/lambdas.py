@@ -47,15 +47,15 @@ BUGS = (
         module="workers/scheduled_starts.py",
         right="idle=running.starting\n",
         wrong="idle=0\n",
-        tests=(_SCHEDULED + "/test_worker_starts.py",),
+        tests=(_SCHEDULED + "/test_scheduled_starts.py",),
     ),
     Bug(
         name="commits-not-seen",
         breaks="A table with new rows is left alone until the next day.",
-        module="workers/changed_tables.py",
+        module="workers/scheduled_operations.py",
         right='(before.get("number"), before.get("properties")) != (number, properties)\n',
         wrong='before.get("properties") != properties\n',
-        tests=(_SCHEDULED + "/test_table_operations.py",),
+        tests=(_SCHEDULED + "/test_scheduled_operations.py",),
     ),
     Bug(
         name="refused-messages-noted",
@@ -63,7 +63,7 @@ BUGS = (
         module="workers/scheduled_operations.py",
         right="    tables.note(sent)\n",
         wrong="    tables.note(due)\n",
-        tests=(_SCHEDULED + "/test_table_operations.py",),
+        tests=(_SCHEDULED + "/test_scheduled_operations.py",),
     ),
     Bug(
         name="moved-state-unchanged",

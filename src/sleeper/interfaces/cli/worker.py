@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import threading
-
 import click
 
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.options import instance_option
-from sleeper.interfaces.cli.serve import stop_on_signals, stop_with_parent
+from sleeper.interfaces.cli.signals import stop_on_signals, stop_with_parent
 from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.model.jobs.kinds import KIND_NAMES
+from sleeper.workers.instance_changes import PropertiesLook
 from sleeper.workers.open_worker import open_worker
-from sleeper.workers.serve.current_instance import PropertiesLook
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
 
 
@@ -61,20 +59,17 @@ def worker(
         sleeper worker compaction
     """
     log_output.serve()
-    stop = threading.Event()
+    stop = StopSignal()
     stop_on_signals(stop)
     if parent is not None:
         stop_with_parent(stop, parent)
     settings = WorkerSettings(jobs_max=jobs_max, until_empty=until_empty, idle_max_s=idle_max_s)
     with connect(instance) as opened:
-        changed = PropertiesLook(opened)
+        is_changed = PropertiesLook(opened)
         open_worker(
             opened,
             kind,
             settings,
-            host=os.uname().nodename,
-            pid=os.getpid(),
-            stopped=stop.is_set,
-            rest=stop.wait,
-            outdated=lambda: changed() and parent is not None,
+            stop,
+            is_outdated=lambda: is_changed() and parent is not None,
         ).run()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,12 +13,13 @@ from sleeper.errors import BadRequest, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed
 from sleeper.language.failures import ends_process
-from sleeper.model.jobs.kinds import QueueName, kind_of
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue, delivered
 from sleeper.storage.aws.jobs.fifo_sender import FifoSender
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
 from sleeper.tables.report import FilesReport
+from sleeper.workers.instance_changes import is_paused
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.scheduled_operations import TableOperation, run_operation
 from sleeper.workers.worker import WorkerSettings
@@ -59,18 +59,9 @@ def run_delivered(
         _queue_in_sqs(instance, name),
         records_of(event),
         has_time=limit.may_begin,
-        is_over=limit.is_over,
+        is_over=limit.is_set,
     )
-    worker = open_worker(
-        instance,
-        kind,
-        _SETTINGS,
-        host=os.uname().nodename,
-        pid=os.getpid(),
-        stopped=limit.is_over,
-        rest=limit.rest,
-        delivered={name: queue},
-    )
+    worker = open_worker(instance, kind, _SETTINGS, limit, delivered={name: queue})
     try:
         worker.run()
     except SleeperError as failure:
@@ -80,7 +71,7 @@ def run_delivered(
             raise
         _log.exception("messages of the %s queue come again", name)
     if queue.ready():
-        queue.release_waiting(_PAUSED_S if _is_paused(instance, kind) else 0.0)
+        queue.release_waiting(_PAUSED_S if is_paused(instance, kind) else 0.0)
     return failures_of(queue.failed())
 
 
@@ -114,10 +105,6 @@ def _queue_in_sqs(instance: Instance, name: QueueName) -> SqsQueue:
     return queue
 
 
-def _is_paused(instance: Instance, kind: str) -> bool:
-    return not kind_of(kind).goes_on_paused and instance.pause_switch.paused_since() is not None
-
-
 # ---------------------------------------------------------------- delivered operations
 #
 # Sends and runs operations on tables, and prints figures for CloudWatch.
@@ -132,7 +119,7 @@ def tables_sender(environment: Mapping[str, str], limit: TimeLimit) -> FifoSende
         BadRequest: it names none.
     """
     url = needed(environment, _TABLES_QUEUE)
-    return FifoSender(lambda: aws_client("sqs"), url, rest=limit.rest)
+    return FifoSender(lambda: aws_client("sqs"), url, rest=limit.wait)
 
 
 def run_operations(instance: Instance, event: Mapping[str, Any], limit: TimeLimit) -> Answer:
@@ -146,7 +133,7 @@ def run_operations(instance: Instance, event: Mapping[str, Any], limit: TimeLimi
     for delivery in map(delivered, records_of(event)):
         message = delivery.message
         is_done = False
-        if message.group not in groups and not limit.is_over():
+        if message.group not in groups and not limit.is_set():
             is_done = _is_done(instance, message.body, limit)
         if not is_done:
             groups.add(message.group)
@@ -164,9 +151,8 @@ def _is_done(instance: Instance, body: str, limit: TimeLimit) -> bool:
         failures = run_operation(
             instance,
             wanted,
-            stopped=limit.is_over,
-            rest=limit.rest,
-            tell=lambda name, files: print_figures(instance, name, files, instance.now()),
+            limit,
+            report=lambda name, files: print_figures(instance, name, files, instance.now()),
         )
     except SleeperError as failure:
         _log.error("%s of table %s failed: %s", wanted.operation, wanted.table_id, failure)

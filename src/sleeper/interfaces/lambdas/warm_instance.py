@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
-from threading import Event
 from typing import Final, Protocol
 
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import Instance, connect, process_environment
-from sleeper.workers.serve.current_instance import CurrentInstance
+from sleeper.workers.instance_changes import CurrentInstance
+from sleeper.workers.stop_signal import StopSignal
 
 URL: Final = "SLEEPER_INSTANCE"
 """The variable of the environment that names the instance, such as `aws://demo`."""
@@ -71,8 +71,8 @@ class LambdaContext(Protocol):
         ...
 
 
-class TimeLimit:
-    """Says what may still be done in a call.
+class TimeLimit(StopSignal):
+    """Is set when the time of a call is almost over, and says what may still be begun in it.
 
     Ten seconds are kept for giving back what is not done; of a short call, a quarter.
 
@@ -82,20 +82,13 @@ class TimeLimit:
 
     def __init__(self, context: LambdaContext) -> None:
         self._context = context
-        self._whole_s = self._left_s()
-        self._reserve_s = min(_RESERVE_S, self._whole_s / 4)
-
-    def is_over(self) -> bool:
-        """Return whether all is to end now."""
-        return self._left_s() <= self._reserve_s
+        self._whole_s = self._call_left_s()
+        reserve_s = min(_RESERVE_S, self._whole_s / 4)
+        super().__init__(lambda: self._call_left_s() - reserve_s)
 
     def may_begin(self) -> bool:
         """Return whether another message may be begun: half of the time is left for it."""
-        return self._left_s() > self._whole_s / 2
+        return self._call_left_s() > self._whole_s / 2
 
-    def rest(self, seconds: float) -> None:
-        """Wait, but not beyond the end."""
-        Event().wait(max(0.0, min(seconds, self._left_s() - self._reserve_s)))
-
-    def _left_s(self) -> float:
+    def _call_left_s(self) -> float:
         return self._context.get_remaining_time_in_millis() / 1000

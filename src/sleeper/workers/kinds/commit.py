@@ -7,28 +7,25 @@ not race. Two committers at once stay correct: the log's own condition decides b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sleeper.errors import InstanceLost, JobInvalid, SleeperError, StorageFailed, TableNotFound
+from sleeper.errors import InstanceLost, JobInvalid, SleeperError, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.failures import ends_process
 from sleeper.model.jobs.events import JobEvent, JobEventType
-from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.model.jobs.redelivery import chain_text, plan_redelivery, reasons_of
 from sleeper.ports.jobs import JobQueue
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
 from sleeper.tables.commit_requests import CommitAnswer
-from sleeper.workers.worker import WorkerSettings
+from sleeper.workers.worker import IdleWait, WorkerControl
 
 _log = logging.getLogger(__name__)
 
 _REQUESTS_MAX = 100
-_WAIT_AFTER_FAILURE_S = 5.0
 _RECEIVES_MAX = 1_000  # a request is kept until the log takes or refuses it
-
 _UNEXPECTED_MAX = 3  # one that fails by an error in the code is not tried for ever
 
 
@@ -41,52 +38,37 @@ class _Delivered:
 
 
 class Committer:
-    """Commits the requests of an instance's commit queue, until it is stopped.
+    """Commits the requests of an instance's commit queue.
 
     Args:
         jobs: The instance's jobs.
-        settings: How requests are taken.
-        stopped: Asked before each look.
-        rest: Waits for so many seconds, or until it is stopped.
-        queue: Where requests come from; None for the instance's commit queue.
+        control: Says when the worker ends, and counts what is done.
+        queue: Where requests come from.
     """
 
-    def __init__(
-        self,
-        jobs: InstanceJobs,
-        settings: WorkerSettings,
-        *,
-        stopped: Callable[[], bool],
-        rest: Callable[[float], object],
-        queue: JobQueue | None = None,
-    ) -> None:
-        self._jobs = jobs
-        self._queue = queue or jobs.stores.queue(QueueName.COMMIT)
-        self._settings = settings
-        self._stopped = stopped
-        self._rest = rest
+    source = "the commit queue"
 
-    def run(self) -> int:
-        """Commit requests until it is stopped; return how many were answered.
+    def __init__(self, jobs: InstanceJobs, control: WorkerControl, queue: JobQueue) -> None:
+        self._jobs = jobs
+        self._control = control
+        self._queue = queue
+
+    @property
+    def idle_wait(self) -> IdleWait:
+        """The queue is waited at."""
+        return IdleWait(look_s=self._control.settings.wait_s)
+
+    def run_next(self) -> bool:
+        """Commit the requests that wait, up to a hundred; return whether there were any.
 
         Raises:
             InstanceLost: the instance is no longer what was opened; its requests are put back.
+            StorageFailed: the queue cannot be used now.
         """
-        answered, idle_s = 0, 0.0
-        while not self._stopped():
-            try:
-                messages = self._queue.receive(_REQUESTS_MAX, wait_s=self._settings.wait_s)
-                answered += self._commit(messages)
-            except InstanceLost:
-                raise
-            except StorageFailed as failure:
-                _log.error("requests cannot be committed now: %s", failure)
-                self._rest(_WAIT_AFTER_FAILURE_S)
-                continue
-            idle_s = 0.0 if messages else idle_s + self._settings.wait_s
-            if not messages and self._settings.is_enough(idle_s):
-                break
-        return answered
+        count_max = min(_REQUESTS_MAX, self._control.jobs_left)
+        messages = self._queue.receive(count_max, wait_s=self._control.settings.wait_s)
+        self._control.count(self._commit(messages))
+        return bool(messages)
 
     def _commit(self, messages: list[ReceivedMessage]) -> int:
         by_table: dict[str, list[_Delivered]] = {}
@@ -107,7 +89,7 @@ class Committer:
         return sum(self._commit_table(table_id, each) for table_id, each in by_table.items())
 
     def _commit_table(self, table_id: str, delivered: list[_Delivered]) -> int:
-        """Commit the requests of one table, tell the tracker, and delete their messages."""
+        """Commit the requests of one table, record that, and delete their messages."""
         try:
             table = self._jobs.tables.table(table_id)
             answers = table.commit_requests([each.request for each in delivered])

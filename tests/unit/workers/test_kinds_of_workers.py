@@ -13,13 +13,11 @@ import sleeper.workers.kinds
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.kinds import KINDS, kind_of
 from sleeper.workers.open_worker import open_worker, reader_of
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
 
 READ = [each for each in KINDS if each.name not in ("compaction", "commit")]
 """The kinds whose messages the worker loop takes; the others have a loop of their own."""
-
-PARTS = {"compaction_turn"}
-"""Modules that are a part of a kind."""
 
 
 @pytest.fixture
@@ -28,11 +26,11 @@ def instance(tmp_path) -> Instance:
 
 
 def test_each_module_of_a_kind_is_named_by_a_row():
-    """Given the modules in the folder, then each is that of a row, or a part of one."""
+    """Given the modules in the folder, then each is that of a row."""
     (folder,) = sleeper.workers.kinds.__path__
     found = {each.stem for each in Path(folder).glob("*.py") if each.stem != "__init__"}
 
-    assert found - PARTS == {each.module for each in KINDS}
+    assert found == {each.module for each in KINDS}
 
 
 @pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.name)
@@ -62,10 +60,7 @@ def test_a_worker_of_each_kind_ends_when_there_is_nothing_to_do(instance, kind):
         instance,
         kind.name,
         WorkerSettings(wait_s=0.0, until_empty=True),
-        host="here",
-        pid=1,
-        stopped=lambda: False,
-        rest=lambda seconds: None,
+        StopSignal(),
     )
 
     worker.run()

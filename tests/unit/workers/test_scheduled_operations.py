@@ -13,6 +13,8 @@ import sleeper
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.tables.table import Table
 from sleeper.workers.scheduled_operations import TableOperation, ask_for_operation, run_operation
+from sleeper.workers.stop_signal import StopSignal
+from tests.unit.workers.clocks import SimulatedStop
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 BASIC = {"sleeper.table.compaction.strategy.class": "BasicCompactionStrategy"}
@@ -58,9 +60,8 @@ def run(instance, operation, name="one", *, told=None, sweep=False, stopped=lamb
     return run_operation(
         instance,
         TableOperation.read(wanted.write()),
-        stopped=stopped,
-        rest=lambda seconds: None,
-        tell=lambda *figures: told is not None and told.append(figures),
+        SimulatedStop(stopped),
+        report=lambda *figures: told is not None and told.append(figures),
     )
 
 
@@ -257,12 +258,7 @@ def test_a_table_that_is_gone_offline_or_paused_since_is_left_alone(instance, ca
     caplog.set_level(logging.INFO, "sleeper")
     record = instance.table("one")._record
     gone = TableOperation(operation="split", table_id="00000000")
-    assert (
-        run_operation(
-            instance, gone, stopped=lambda: False, rest=lambda s: None, tell=lambda *_: None
-        )
-        == ()
-    )
+    assert run_operation(instance, gone, StopSignal(), report=lambda *_: None) == ()
     told = []
     instance.table("one").set_online(online=False)
     run(instance, "measure", told=told)

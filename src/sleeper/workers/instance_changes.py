@@ -1,15 +1,67 @@
-"""Notices in a process that runs for days that its instance was changed, moved or replaced."""
+"""Notices in a process that runs for days what became of its instance.
+
+It may be paused, moved or replaced, and its properties may be changed. Each look at the storage
+costs a request, so looks are some seconds or a minute apart.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from threading import Lock
 
-from sleeper.errors import InstanceGone, InstanceLost, InstanceReplaced, SleeperError
+from sleeper.errors import (
+    InstanceGone,
+    InstanceLost,
+    InstanceReplaced,
+    SleeperError,
+    StorageFailed,
+)
 from sleeper.instance.instance import Instance
+from sleeper.model.jobs.kinds import kind_of
 
-_LOOK_S = 60.0
+_PAUSE_LOOK_S = 5.0
+_PROPERTIES_LOOK_S = 60.0
 _log = logging.getLogger(__name__)
+
+
+class PauseLook:
+    """Says whether an instance is paused, as of the last 5 seconds. Safe for threads.
+
+    While the storage cannot be read, the last answer holds.
+
+    Args:
+        instance: The instance.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self._switch = instance.pause_switch
+        self._clock = instance.clock
+        self._looking = Lock()
+        self._looked_s: float | None = None
+        self._paused = False
+
+    def __call__(self) -> bool:
+        """Return whether it is paused, and log when that changed."""
+        with self._looking:
+            now_s = self._clock.ticks_s()
+            if self._looked_s is not None and now_s - self._looked_s < _PAUSE_LOOK_S:
+                return self._paused
+            self._looked_s = now_s
+            try:
+                since = self._switch.paused_since()
+            except StorageFailed as failure:
+                _log.warning("whether the instance is paused cannot be seen now: %s", failure)
+                return self._paused
+            if self._paused != (since is not None):
+                self._paused = since is not None
+                _log.info("paused since %s" if since else "resumed%s", since or "")
+            return self._paused
+
+
+def is_paused(instance: Instance, kind: str) -> bool:
+    """Return whether the instance is paused now, and that stops jobs of a kind."""
+    return not kind_of(kind).goes_on_paused and instance.pause_switch.paused_since() is not None
 
 
 class PropertiesLook:
@@ -23,13 +75,13 @@ class PropertiesLook:
         every_s: Seconds between two looks.
     """
 
-    def __init__(self, instance: Instance, every_s: float = _LOOK_S) -> None:
+    def __init__(self, instance: Instance, every_s: float = _PROPERTIES_LOOK_S) -> None:
         self._instance = instance
         self._stored = instance.stored_properties
         self._values = dict(instance.properties.values)
-        self._ticks_s = instance.ticks_s
+        self._clock = instance.clock
         self._every_s = every_s
-        self._looked_s = instance.ticks_s()
+        self._looked_s = self._clock.ticks_s()
         self._changed = False
 
     def __call__(self) -> bool:
@@ -38,7 +90,7 @@ class PropertiesLook:
         Raises:
             InstanceLost: the instance is no longer at its place.
         """
-        now_s = self._ticks_s()
+        now_s = self._clock.ticks_s()
         if self._changed or now_s - self._looked_s < self._every_s:
             return self._changed
         self._looked_s = now_s

@@ -1,14 +1,20 @@
-"""The fleet: how many workers it starts, when it rests, and how it ends them."""
+"""The fleet: how many workers it starts, when it rests, and how it ends them.
+
+And for how many compaction jobs workers are started, and when again.
+"""
 
 from __future__ import annotations
 
 import signal
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
 from sleeper.errors import StorageFailed
-from sleeper.workers.serve.fleet import WorkerFleet
+from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.workers.serve.fleet import WaitingCompactions, WorkerFleet, workers_to_start
+from tests.unit.workers.clocks import clock_of
 
 
 @dataclass
@@ -54,7 +60,7 @@ class World:
             start=self.start,
             ready=self.look,
             workers_max=self.limits,
-            ticks_s=lambda: self.now,
+            clock=clock_of(lambda: self.now),
         )
 
     def start(self, kind):
@@ -166,3 +172,100 @@ def test_workers_are_asked_to_end_and_then_killed(deaf):
     assert world.workers[0].told == ["SIGTERM", *(["killed"] if deaf else [])]
     assert world.workers[1].told == ["SIGTERM"]
     assert world.fleet.running == {"ingest": 0}
+
+
+@pytest.mark.parametrize(
+    ("ready", "running", "idle", "limit", "more"),
+    [
+        (0, 0, 0, 200, 0),
+        (5, 0, 0, 200, 5),
+        (5, 3, 0, 200, 5),
+        (5, 198, 0, 200, 2),
+        (5, 200, 0, 200, 0),
+        (5, 250, 0, 200, 0),
+        (5, 2, 2, 200, 3),
+        (1, 2, 2, 200, 0),
+        (5, 2, 2, 3, 1),
+        (1000, 300, 0, None, 1000),
+    ],
+)
+def test_one_worker_a_message_within_the_limit(ready, running, idle, limit, more):
+    """Messages that can be received, less workers that wait for one (ING-15)."""
+    assert workers_to_start(ready=ready, running=running, idle=idle, workers_max=limit) == more
+
+
+class Planned:
+    def __init__(self):
+        self.now = 1000.0
+        self.waiting = WaitingCompactions(clock_of(lambda: self.now))
+
+
+@pytest.fixture
+def planned():
+    return Planned()
+
+
+def jobs(*names):
+    """A job for each string: its letters are its files."""
+    return [
+        CompactionJob(job_id=f"job-{name}", partition_id="root", inputs=tuple(name))
+        for name in names
+    ]
+
+
+def test_each_job_asks_for_a_worker_once(planned):
+    """The jobs of all tables are counted; the worker that is started does all of them."""
+    planned.waiting.note_planned("one", jobs("ab", "cd"))
+    planned.waiting.note_planned("two", jobs("e"))
+
+    assert (planned.waiting.take(), planned.waiting.take()) == (3, 0)
+
+
+def test_a_table_that_wants_nothing_any_more_asks_for_no_worker(planned):
+    """Others were faster."""
+    planned.waiting.note_planned("one", jobs("ab"))
+    planned.waiting.note_planned("one", [])
+
+    assert planned.waiting.take() == 0
+
+
+def test_files_that_stay_ask_less_and_less_often(planned):
+    """Given jobs that always fail, then workers are started for them after ever longer pauses."""
+    taken = []
+    for minute in range(120):
+        planned.now = 1000.0 + 60 * minute
+        planned.waiting.note_planned("one", jobs("ab"))
+        if planned.waiting.take():
+            taken.append(minute)
+
+    pauses = [after - before for before, after in pairwise(taken)]
+    assert pauses[:4] == [1, 2, 4, 8]
+    assert max(pauses) == 15
+
+
+def test_new_files_ask_at_once(planned):
+    """Whatever failed before."""
+    for minute in (0, 1, 2):
+        planned.now = 1000.0 + 60 * minute
+        planned.waiting.note_planned("one", jobs("ab"))
+        planned.waiting.take()
+    planned.waiting.note_planned("one", jobs("ab", "cd"))
+
+    assert planned.waiting.take() == 2
+
+
+def test_a_pause_is_asked_about_only_where_jobs_wait(planned):
+    """The question goes to the storage: an idle instance in a bucket makes no requests for it."""
+    asked = []
+
+    def paused():
+        asked.append(1)
+        return len(asked) == 1
+
+    assert planned.waiting.take(paused) == 0
+    assert asked == []
+
+    planned.waiting.note_planned("one", jobs("ab"))
+
+    assert [planned.waiting.take(paused) for _ in range(3)] == [0, 1, 0]
+    assert len(asked) == 2

@@ -17,10 +17,12 @@ from sleeper.model.jobs.statuses import JobState
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.table import Table
-from sleeper.workers.online_tables import OnlineTable
+from sleeper.workers.maintenance import OnlineTable
 from sleeper.workers.open_worker import open_worker
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
 from tests.any_order.whole_instance import open_instance
+from tests.unit.workers.clocks import SimulatedStop
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("n", Primitive.LONG)])
 FILES = 4
@@ -65,10 +67,7 @@ class World:
             self.instance,
             "compaction",
             WorkerSettings(**(settings or {"until_empty": True})),
-            host="here",
-            pid=7,
-            stopped=self.stopped,
-            rest=self.rest,
+            SimulatedStop(self.stopped, self.rest),
         ).run()
 
     def statuses(self):
@@ -203,7 +202,9 @@ def test_maintenance_releases_claims_whose_lease_has_ended(world):
     table = world.table("one")
     names = claim_for_a_dead_worker(table)
     told = []
-    maintained = OnlineTable(table, 1, lambda: False, lambda table_id, jobs: told.append(len(jobs)))
+    maintained = OnlineTable(
+        table, StopSignal(), note_planned=lambda table_id, jobs: told.append(len(jobs))
+    )
 
     maintained.maintain("compact")
     early = claimed(table)

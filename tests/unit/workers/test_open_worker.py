@@ -1,4 +1,4 @@
-"""How often workers of each kind renew the leases of their messages."""
+"""Every queue has a kind of worker that takes its messages, and renews their leases in time."""
 
 from __future__ import annotations
 

@@ -15,9 +15,10 @@ from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import QueueDepth
-from sleeper.workers.online_tables import OnlineTables
+from sleeper.workers.maintenance import OnlineTables
 from sleeper.workers.serve.fleet import WorkerFleet
 from sleeper.workers.serve.metrics import Metrics, MetricsServer, TableFigures
+from tests.unit.workers.clocks import clock_of
 
 
 def no_worker(kind):
@@ -28,7 +29,7 @@ def no_worker(kind):
 def fleet():
     """A fleet with a message that no worker can be started for."""
     return WorkerFleet(
-        start=no_worker, ready=lambda _: 1, workers_max={"ingest": 2}, ticks_s=lambda: 100.0
+        start=no_worker, ready=lambda _: 1, workers_max={"ingest": 2}, clock=clock_of(lambda: 100.0)
     )
 
 
@@ -126,13 +127,7 @@ def test_files_of_leaves_are_told_as_maintenance_saw_them(ask, tables, ticks):
     two = instance.create_table("two", schema, row_keys=["id"])
     for ids in ([1, 11], [1], [1]):
         one.ingest([{"id": each} for each in ids])
-    online = OnlineTables(
-        lambda: instance,
-        workers=1,
-        stopped=lambda: False,
-        paused=lambda: False,
-        note_change=lambda: None,
-    )
+    online = OnlineTables(lambda: instance, is_paused=lambda: False)
     online.figures = tables
     list(online())
     two.set_online(online=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 import pyarrow as pa
 import pytest
@@ -13,11 +12,13 @@ from sleeper.errors import StorageFailed
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.storage.local.folder import FolderObjects
-from sleeper.workers.online_tables import OnlineTables
+from sleeper.workers.instance_changes import CurrentInstance, PropertiesLook
+from sleeper.workers.maintenance import OnlineTables
 from sleeper.workers.open_worker import open_worker
-from sleeper.workers.serve.current_instance import CurrentInstance, PropertiesLook
-from sleeper.workers.serve.timers import CurrentTimers
+from sleeper.workers.serve.job_services import CurrentTimers
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
+from tests.unit.workers.clocks import SimulatedStop
 
 BATCH = "sleeper.gc.batch.size"
 DELAY = "sleeper.default.table.gc.delay.minutes"
@@ -106,14 +107,11 @@ def test_tables_are_opened_again_with_the_changed_defaults(url, current):
     tables = OnlineTables(
         current,
         look=lambda: current.look(with_jobs=False),
-        workers=1,
-        stopped=lambda: False,
-        paused=lambda: False,
-        note_change=lambda: None,
+        is_paused=lambda: False,
     )
     delays = []
     for _ in range(2):
-        delays += [each.table.properties.gc.delay_minutes for each in tables()]
+        delays += [each.properties.gc.delay_minutes for each in tables()]
         change(url, {DELAY: 60})
 
     assert delays == [15, 60]
@@ -149,11 +147,8 @@ def test_a_worker_ends_between_two_jobs_when_it_is_outdated(url, kind, jobs):
         instance,
         kind,
         WorkerSettings(wait_s=0, until_empty=True),
-        host="here",
-        pid=1,
-        stopped=lambda: False,
-        rest=threading.Event().wait,
-        outdated=lambda: next(asked),
+        StopSignal(),
+        is_outdated=lambda: next(asked),
     )
 
     worker.run()
@@ -168,11 +163,8 @@ def test_a_compaction_worker_ends_before_the_next_table_when_it_is_outdated(url)
         sleeper.connect(url),
         "compaction",
         WorkerSettings(wait_s=0),
-        host="here",
-        pid=1,
-        stopped=lambda: False,
-        rest=lambda seconds: looks.append("rest"),
-        outdated=lambda: len(looks) > 0,
+        SimulatedStop(wait=lambda seconds: looks.append("rest")),
+        is_outdated=lambda: len(looks) > 0,
     )
 
     worker.run()
