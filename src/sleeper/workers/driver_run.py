@@ -31,10 +31,10 @@ def reported_run(
     *,
     has_worker: bool = False,
 ) -> Iterator[Callable[[BulkImportResult], None]]:
-    """Tell the tracker that a run started, and in the end what it did, or why it failed.
+    """Record that a run started, and in the end what it did, or why it failed.
 
     Where the instance's tracker cannot be reached from here, that is logged, and the table's log
-    alone tells that the job is done.
+    alone shows that the job is done.
 
     Args:
         instance: The instance.

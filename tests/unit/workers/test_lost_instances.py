@@ -85,11 +85,11 @@ def rounds(tables, number):
 
 def health(current, fleet):
     """Return what `/healthz` of `serve` answers is wrong."""
-    ticks_s = current().ticks_s
+    clock = current().clock
     metrics = Metrics(
-        lambda: current().jobs, fleet, TableFigures(ticks_s), ticks_s, lost=lambda: current.lost
+        lambda: current().jobs, fleet, TableFigures(clock), clock, lost=lambda: current.lost
     )
-    return metrics.ailments()
+    return metrics.problems()
 
 
 def no_worker(kind):

@@ -150,6 +150,22 @@ BUGS = (
         tests=("tests/stories/test_ingest_jobs.py",),
     ),
     Bug(
+        name="unexpected-error-ends-loop",
+        breaks="An error that nobody expected, outside of any message, ends the worker.",
+        module="workers/worker.py",
+        right="is_lasting = is_ours and not isinstance(failure, StorageFailed)",
+        wrong="is_lasting = not isinstance(failure, StorageFailed)",
+        tests=("tests/unit/workers/test_worker.py",),
+    ),
+    Bug(
+        name="serve-without-instance-ends-well",
+        breaks="`sleeper serve` ends with code 0 where its instance was gone.",
+        module="workers/serve/serve.py",
+        right="[step for step in steps if self._is_gone()]",
+        wrong="[step for step in steps if not steps]",
+        tests=("tests/unit/workers/serve/test_serve.py",),
+    ),
+    Bug(
         name="committer-has-no-limit",
         breaks="`sleeper worker commit --jobs 2` commits all that waits.",
         module="workers/kinds/commit.py",

@@ -32,7 +32,7 @@ def stop_with_parent(stop: StopSignal, parent_id: int, *, with_children: bool = 
     """Set `stop` when the process `parent_id`, which started this one, has ended.
 
     A job that does not notice in time is ended with the process: nothing of it is committed by
-    halves, and its message comes again. It is the parent's id that tells, however that one died,
+    halves, and its message comes again. The parent's id shows it, however that one died,
     on every system that has processes.
 
     Args:

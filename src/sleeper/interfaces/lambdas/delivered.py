@@ -1,4 +1,8 @@
-"""Runs the jobs in messages that Lambda has received from a queue, by the one worker loop."""
+"""Runs what is in messages that Lambda has received from a queue, as workers elsewhere do.
+
+`run_delivered` runs jobs by the one worker loop, whose stop signal is the time limit of the call.
+`run_operations` runs operations on tables, and prints their figures for CloudWatch.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,13 @@ from sleeper.workers.worker import WorkerSettings
 _PAUSED_S = 60.0
 """While the instance is paused, messages come again after this time."""
 
+_TABLES_QUEUE: Final = "SLEEPER_TABLES_QUEUE_URL"
 _SETTINGS = WorkerSettings(wait_s=0.0, until_empty=True, is_reported=False)
 
 _log = logging.getLogger(__name__)
 
 Answer = dict[str, list[dict[str, str]]]
-"""What Lambda is told of a batch: `batchItemFailures`."""
+"""What a function answers of a batch: `batchItemFailures`."""
 
 
 def run_delivered(
@@ -103,13 +108,6 @@ def _queue_in_sqs(instance: Instance, name: QueueName) -> SqsQueue:
             "sleeper serve"
         )
     return queue
-
-
-# ---------------------------------------------------------------- delivered operations
-#
-# Sends and runs operations on tables, and prints figures for CloudWatch.
-
-_TABLES_QUEUE: Final = "SLEEPER_TABLES_QUEUE_URL"
 
 
 def tables_sender(environment: Mapping[str, str], limit: TimeLimit) -> FifoSender:

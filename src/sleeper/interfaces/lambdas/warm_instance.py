@@ -1,4 +1,4 @@
-"""The instance of this process: opened once, and kept for the calls that Lambda makes next."""
+"""The instance of this process, kept for the calls that Lambda makes next, and their time limit."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ URL: Final = "SLEEPER_INSTANCE"
 
 _OPEN_MAX = 4
 _LOOK_S = 60.0
+_RESERVE_S = 10.0
 _open: OrderedDict[str, CurrentInstance] = OrderedDict()
 
 
@@ -54,13 +55,6 @@ def needed(environment: Mapping[str, str], name: str) -> str:
     if not value:
         raise BadRequest(f"{name} is not set in the environment of this function: set it")
     return value
-
-
-# ---------------------------------------------------------------- time limit
-#
-# How much time a call of a function has left.
-
-_RESERVE_S = 10.0
 
 
 class LambdaContext(Protocol):

@@ -68,7 +68,7 @@ class Served:
         self.tokens = tokens
         self.limits = limits
         self.input_folder = input_folder
-        self.metrics = Metrics(lambda: instance.jobs, _NoWorkers(), (), instance.ticks_s)
+        self.metrics = Metrics(lambda: instance.jobs, _NoWorkers(), (), instance.clock)
         self._open: OrderedDict[str, Table] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -1,4 +1,8 @@
-"""What `sleeper serve` tells a monitoring system: figures as Prometheus reads them, and health."""
+"""What `sleeper serve` answers to a monitoring system: figures for Prometheus, and health.
+
+Queues are looked at for each answer. Jobs are counted once a minute at most (`JobFigures`), and
+tables are shown as maintenance saw them last (`TableFigures`), however often somebody asks.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,8 @@ from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import job_status
+from sleeper.ports.clock import Clock
 from sleeper.tables.report import FilesReport
-
-# ---------------------------------------------------------------- job figures
-#
-# Counts of jobs and commits, made anew once a minute at most, however often somebody asks.
 
 JOBS_MAX: Final = 1000
 """So many jobs of a kind are counted, those of the newest events."""
@@ -34,6 +35,8 @@ COMMITS_FOR: Final = timedelta(minutes=10)
 """Commits are counted for so long."""
 
 _AGE_S = 60.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,12 @@ class JobFigures:
 
     Args:
         jobs: Returns the instance's jobs.
-        ticks_s: A clock that is never set, in seconds.
+        clock: The time.
     """
 
-    def __init__(self, jobs: Callable[[], InstanceJobs], ticks_s: Callable[[], float]) -> None:
+    def __init__(self, jobs: Callable[[], InstanceJobs], clock: Clock) -> None:
         self._jobs = jobs
-        self._ticks_s = ticks_s
+        self._clock = clock
         self._counting = Lock()
         self._counted: tuple[JobCounts, float] | None = None
 
@@ -76,7 +79,7 @@ class JobFigures:
             StorageFailed: the tracker cannot be read.
         """
         with self._counting:
-            now_s = self._ticks_s()
+            now_s = self._clock.ticks_s()
             if self._counted is None or now_s - self._counted[1] >= _AGE_S:
                 self._counted = self._count(), now_s
             return self._counted[0]
@@ -99,11 +102,6 @@ def _by(event: JobEvent) -> str:
     return "committer" if event.type is JobEventType.ADDED_FILES else "worker"
 
 
-# ---------------------------------------------------------------- table figures
-#
-# How many files the leaves of each table have, as maintenance saw them last.
-
-
 @dataclass(frozen=True, slots=True)
 class TableFigure:
     """One table.
@@ -123,11 +121,11 @@ class TableFigures:
     """Figures of tables, kept so that whoever asks for them asks no storage. Safe for threads.
 
     Args:
-        ticks_s: A clock that is never set, in seconds.
+        clock: The time.
     """
 
-    def __init__(self, ticks_s: Callable[[], float]) -> None:
-        self._ticks_s = ticks_s
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._lock = Lock()
         self._seen: dict[str, tuple[FilesReport, float]] = {}
 
@@ -143,7 +141,7 @@ class TableFigures:
             before = self._seen.get(table)
         files = before[0] if before is not None and before[0].transaction == number else count()
         with self._lock:
-            self._seen[table] = (files, self._ticks_s())
+            self._seen[table] = (files, self._clock.ticks_s())
 
     def keep(self, tables: Collection[str]) -> None:
         """Forget all tables but these."""
@@ -154,11 +152,8 @@ class TableFigures:
         """Yield the figures of each table, by name."""
         with self._lock:
             seen = sorted(self._seen.items())
-        now_s = self._ticks_s()
+        now_s = self._clock.ticks_s()
         return (TableFigure(name, files, now_s - at_s) for name, (files, at_s) in seen)
-
-
-_log = logging.getLogger(__name__)
 
 
 class Workers(Protocol):
@@ -184,7 +179,7 @@ class Metrics:
         jobs: Returns the instance's jobs.
         fleet: The workers of this process.
         tables: What maintenance saw of tables.
-        ticks_s: A clock that is never set, in seconds.
+        clock: The time.
         lost: Returns why maintenance cannot use the instance; None if it can.
     """
 
@@ -193,14 +188,14 @@ class Metrics:
         jobs: Callable[[], InstanceJobs],
         fleet: Workers,
         tables: Iterable[TableFigure],
-        ticks_s: Callable[[], float],
+        clock: Clock,
         lost: Callable[[], InstanceLost | None] = lambda: None,
     ) -> None:
         self._lost = lost
         self._jobs = jobs
         self._fleet = fleet
         self._tables = tables
-        self._figures = JobFigures(jobs, ticks_s)
+        self._figures = JobFigures(jobs, clock)
 
     def text(self) -> str:
         """Return the figures in Prometheus' text format.
@@ -210,7 +205,7 @@ class Metrics:
         """
         return "".join(f"{line}\n" for line in self._lines())
 
-    def ailments(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Return why this process cannot do its work; none when it can."""
         found = [
             f"{kind} workers keep failing, and none is started for a while"
@@ -288,7 +283,7 @@ class MetricsServer:
 
     def __init__(self, metrics: Metrics, host: str, port: int) -> None:
         class Answers(_Answers):
-            told = metrics
+            figures = metrics
 
         self._server = ThreadingHTTPServer((host, port), Answers)
         self._server.daemon_threads = True
@@ -311,17 +306,17 @@ class MetricsServer:
 class _Answers(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    told: Metrics
+    figures: Metrics
     timeout = 10
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
             try:
-                self._answer(HTTPStatus.OK, "text/plain; version=0.0.4", self.told.text())
+                self._answer(HTTPStatus.OK, "text/plain; version=0.0.4", self.figures.text())
             except SleeperError as failure:
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{failure}\n")
         elif self.path == "/healthz":
-            reasons = self.told.ailments()
+            reasons = self.figures.problems()
             status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
             body = json.dumps({"healthy": not reasons, "reasons": reasons})
             self._answer(status, "application/json", body)

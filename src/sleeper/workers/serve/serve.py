@@ -215,13 +215,12 @@ class _Serve:
         if address is not None:
             if address[0] not in _LOOPBACK:
                 _log.warning("anybody who reaches %s can read the metrics", address[0])
-            ticks_s = self._clock.ticks_s
-            figures = self._online.figures = TableFigures(ticks_s)
+            figures = self._online.figures = TableFigures(self._clock)
             metrics = Metrics(
                 lambda: self._current().jobs,
                 jobs.fleet,
                 figures,
-                ticks_s,
+                self._clock,
                 lost=lambda: self._current.lost,
             )
             self._services.enter_context(MetricsServer(metrics, *address))

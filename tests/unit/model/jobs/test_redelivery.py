@@ -26,6 +26,7 @@ PASSING = {
     *("NewReferenceSameAsOldReference", "FileHasReferences", "InitialiseWithFilesPresent"),
     *("PartitionSplitRefused", "PartitionMergeRefused", "PartitionNotInTree", "TableChanged"),
     *("ClockTooFarAhead", "NewFilesTooOld", "StateMoved"),
+    *("InstanceGone", "InstanceLost"),  # the folder may come back
 }
 CLASSES = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
 

@@ -57,13 +57,15 @@ def ticks():
 
 @pytest.fixture
 def tables(ticks):
-    return TableFigures(ticks)
+    return TableFigures(clock_of(ticks))
 
 
 @pytest.fixture
 def ask(jobs, fleet, tables, ticks):
     """Ask the server for a path; return status and text."""
-    with MetricsServer(Metrics(lambda: jobs, fleet, tables, ticks), "127.0.0.1", 0) as server:
+    with MetricsServer(
+        Metrics(lambda: jobs, fleet, tables, clock_of(ticks)), "127.0.0.1", 0
+    ) as server:
 
         def ask(path):
             try:

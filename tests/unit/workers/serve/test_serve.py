@@ -1,0 +1,82 @@
+"""What `sleeper serve` runs: how many workers, how they are started, and one round."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+
+import sleeper
+from sleeper.workers.open_worker import WORKER_KINDS
+from sleeper.workers.serve.serve import ServeSettings, WorkerCommand, run_serve, workers_max_of
+from sleeper.workers.stop_signal import StopSignal
+
+
+def test_each_kind_has_a_limit_of_workers():
+    """A processor each, or one at a time; compactions as many as are asked for."""
+    limits = workers_max_of({"ingest": 7, "query": 0}, compactions=3)
+
+    assert limits.keys() == set(WORKER_KINDS)
+    assert (limits["ingest"], limits["query"], limits["compaction"]) == (7, 0, 3)
+    assert (limits["commit"], limits["bulk-import"]) == (1, 1)
+    assert workers_max_of({}, 1)["ingest"] == os.cpu_count()
+    assert workers_max_of({"compaction": 0}, 3)["compaction"] == 0
+
+
+@pytest.mark.parametrize("kind", ["ingest", "compaction"])
+def test_a_worker_is_started_with_its_instance_and_ends_with_its_parent(tmp_path, kind):
+    """Its lines come to whoever started it; those of queues stay a while when they have no job."""
+    lines, written = [], threading.Event()
+    program = (sys.executable, "-c", "import sys; print(*sys.argv[1:], 'end')")
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+
+    def write_line(line):
+        lines.append(line)
+        written.set()
+
+    assert WorkerCommand(program, write_line).start(instance, kind).wait() == 0
+
+    assert written.wait(20)
+    [line] = lines
+    begin = f"worker {kind} --instance {instance.url} --parent {os.getpid()}"
+    idle_s = instance.properties.ingest_queue.wait_s
+    assert line == f"{begin} {'--until-empty' if kind == 'compaction' else f'--idle {idle_s}'} end"
+
+
+def test_one_round_runs_no_job_and_returns_what_was_done(tmp_path):
+    """Given files in a table and a job in a queue, then the files alone are worked on."""
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+    table = instance.create_table("t", pa.schema([("id", pa.int64())]), row_keys=["id"])
+    table.set_properties({"sleeper.table.compaction.strategy.class": "BasicCompactionStrategy"})
+    table.set_properties({"sleeper.table.compaction.files.batch.size": 2})
+    for number in range(2):
+        table.ingest([{"id": number}])
+    instance.jobs.send_message("ingest", "no job")
+    settings = ServeSettings(every_s=60, once=True, workers_max=workers_max_of({}, 1))
+    stop = StopSignal()
+
+    steps = run_serve(lambda: instance, settings, stop, WorkerCommand(("false",), print))
+
+    assert [(step.verb, step.done) for step in steps] == [("compact", "2 files became 1")]
+    assert instance.jobs.queue_depths()["ingest"].ready == 1
+    assert stop.is_set()
+
+
+def test_after_three_rounds_without_an_instance_serve_ends_and_says_so(tmp_path, caplog):
+    """Given a folder that was moved away, then the failure of the last round is returned."""
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+    (tmp_path / "instance").rename(tmp_path / "away")
+    settings = ServeSettings(every_s=0.01, only_tables=True, workers_max=workers_max_of({}, 1))
+    stop = StopSignal()
+
+    [step] = run_serve(lambda: instance, settings, stop, WorkerCommand(("false",), print))
+
+    [failure] = step.failures
+    assert "is no longer at" in failure
+    assert stop.is_set()
+    assert caplog.text.count("list tables failed") == 3
+    assert "the instance was gone in 3 rounds: ending" in caplog.text
+    assert not (tmp_path / "instance").exists()
