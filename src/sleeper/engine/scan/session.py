@@ -20,8 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.errors import BadRequest, DataDamaged, SleeperError, StorageFailed
+from sleeper.errors import DataDamaged, SleeperError, StorageFailed
 from sleeper.language.failures import is_panic
+from sleeper.language.fork_guard import ForkGuard
 from sleeper.model.object_stores import ObjectStoreSettings
 
 _SETTINGS = {
@@ -41,8 +42,7 @@ _SETTINGS = {
 
 _HUGE_PAGES = "MIMALLOC_ALLOW_THP"
 
-_used_in: set[int] = set()
-"""Ids of processes that used DataFusion: this one, or those that it was forked from."""
+_guard = ForkGuard("DataFusion", use="has read a range of a table", instead="read ranges")
 
 
 def datafusion() -> Any:
@@ -54,14 +54,7 @@ def datafusion() -> Any:
     with _small_pages():
         import datafusion as module  # noqa: PLC0415 - see above: a quarter of a second
 
-    process = os.getpid()
-    if _used_in and process not in _used_in:
-        raise BadRequest(
-            "this process was forked from one that has read a range of a table, and "
-            "DataFusion does not survive a fork: start processes by spawn or forkserver "
-            '(multiprocessing.get_context("spawn")), or read ranges in the children only'
-        )
-    _used_in.add(process)
+    _guard.check()
     return module
 
 

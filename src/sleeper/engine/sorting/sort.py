@@ -25,7 +25,8 @@ from pyarrow import ipc
 
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sorting_bytes
-from sleeper.errors import BadRequest, StorageFailed, StorageFull, StorageReadOnly
+from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
+from sleeper.language.fork_guard import ForkGuard
 
 # ---------------------------------------------------------------- spill
 #
@@ -238,8 +239,7 @@ _RUNS_BEFORE_THEY_GROW = 32
 _CHUNKS_AHEAD = 4
 
 
-_used_in: set[int] = set()
-"""Ids of processes that sorted with polars: this one, or those that it was forked from."""
+_polars = ForkGuard("polars, which sorts them,", use="had already ingested rows", instead="ingest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +286,7 @@ def sort_into_groups(
         StorageFull, StorageFailed: the runs cannot be written to the temp folder.
         BadRequest: this process was forked from one that has sorted.
     """
-    _check_process()
+    _polars.check()
     sorter = _Sorter(arrow_schema, key_names, bounds, settings)
     with closing(sorter):
         rest = sorter.take_in(batches)
@@ -414,19 +414,3 @@ class _Sorter:
 
     def _joined(self, tables: Sequence[pa.Table]) -> pa.Table:
         return pa.concat_tables(tables) if tables else self._schema.empty_table()
-
-
-def _check_process() -> None:
-    """Record that this process sorts. Polars does not survive a fork: a child would hang.
-
-    Raises:
-        BadRequest: it was forked from one that had sorted before.
-    """
-    process = os.getpid()
-    if _used_in and process not in _used_in:
-        raise BadRequest(
-            "this process was forked from one that had already ingested rows, and polars, which "
-            "sorts them, does not survive a fork: start processes by spawn or forkserver "
-            '(multiprocessing.get_context("spawn")), or ingest in the children only'
-        )
-    _used_in.add(process)

@@ -6,7 +6,6 @@ obstore is an extra of this package, so it is imported at first use too.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sleeper.errors import (
-    BadRequest,
     MissingExtra,
     ObjectNotFound,
     StorageFailed,
@@ -24,6 +22,7 @@ from sleeper.errors import (
     UrlInvalid,
 )
 from sleeper.language.failures import is_panic
+from sleeper.language.fork_guard import ForkGuard
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 
 T = TypeVar("T")
@@ -39,8 +38,7 @@ A server that reports overload (503) is then retried for the settings' patience.
 
 _CONNECT_S, _SILENCE_S, _REQUEST_S = 3, 15, 120
 
-_used_in: set[int] = set()
-"""Ids of processes that used obstore: this one, or those that it was forked from."""
+_guard = ForkGuard("obstore", use="had already used an object store", instead="open the instance")
 
 
 def obstore() -> Any:
@@ -130,7 +128,7 @@ class Client:
         return self._opened(patient=False)
 
     def _opened(self, *, patient: bool) -> Any:
-        _refuse_a_fork()
+        _guard.check()
         if patient not in self._stores:
             try:
                 with panics_as_errors():
@@ -153,20 +151,6 @@ class Client:
 def client_of(bucket: Bucket, settings: ObjectStoreSettings) -> Client:
     """Return this process's client for a client that was unpickled."""
     return Client(bucket, settings)
-
-
-def _refuse_a_fork() -> None:
-    """Raise an error in a forked child, where obstore's threads are missing and calls hang."""
-    process = os.getpid()
-    if process in _used_in:
-        return
-    if _used_in:
-        raise BadRequest(
-            "this process was forked from one that had already used an object store, and obstore "
-            "does not survive a fork: start processes by spawn or forkserver "
-            '(multiprocessing.get_context("spawn")), or open the instance in the children only'
-        )
-    _used_in.add(process)
 
 
 def is_overload(error: Exception) -> bool:
