@@ -360,7 +360,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         ]
         if not cuts:
             return
-        full = set(table.state().filenames_by_partition())
+        full = {each.partition_id for each in table.state().references()}
         cuts = [cut for cut in cuts if cut[0].partition_id in full] or cuts
         leaf, dimension, value = data.draw(st.sampled_from(cuts))
         new_id = self.new_id

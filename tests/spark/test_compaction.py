@@ -50,8 +50,10 @@ def table_in(folder, properties=None, points=("g", "p")):
 def claimed_jobs(table):
     """One job for the root's files, its inputs claimed."""
     opened = table.open_for_spark()
-    ((partition, files),) = opened.store.refresh().filenames_by_partition().items()
-    job = CompactionJob(job_id="job-0", partition_id=partition, inputs=tuple(files))
+    references = opened.store.refresh().references()
+    (partition,) = {each.partition_id for each in references}
+    files = tuple(each.filename for each in references)
+    job = CompactionJob(job_id="job-0", partition_id=partition, inputs=files)
     claim = Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
     return [claimed_job(opened.store.commit(ClaimFiles(assignments=(claim,))), job)]
 

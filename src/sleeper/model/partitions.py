@@ -148,17 +148,6 @@ class PartitionTree:
             yield parent
             parent_id = parent.parent_id
 
-    def with_split(self, parent: Partition, children: Sequence[Partition]) -> PartitionTree:
-        """Return the tree after a split: the leaf becomes a parent, and its children are added.
-
-        Raises:
-            SplitInvalid: the split breaks a rule (rule PRT-11).
-        """
-        changed = {parent.partition_id: parent, **{c.partition_id: c for c in children}}
-        tree = replace(self, partitions={**self.partitions, **changed})
-        check_split(parent, children)
-        return tree
-
     def with_merged(self, parent_id: str) -> PartitionTree:
         """Return the tree after a merge: two leaves are removed, and their parent becomes a leaf.
 

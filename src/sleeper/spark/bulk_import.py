@@ -51,8 +51,7 @@ from sleeper.state.plans.bulk_imports import Buckets, LeafSample, plan_buckets, 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession
 
-_BUCKET_BYTES_MIN = 32 << 20
-_BUCKET_BYTES_MAX = 32 << 20
+_BUCKET_BYTES = 32 << 20
 _BUCKET_ROWS_MAX = 1_000_000  # rows may be few bytes in a file and many in memory
 _PIECE_BYTES_MAX = 64 << 20  # what sorting a piece of the input may need
 _TASKS_PER_CORE = 3
@@ -139,7 +138,7 @@ def import_files(
     """
     row_count = sum(group.row_count for group in groups)
     size_bytes = sum(group.size_bytes for group in groups)
-    wanted = _rows_of_a_bucket(row_count, size_bytes, _cores(spark))
+    wanted = _rows_of_a_bucket(row_count, size_bytes)
     buckets = plan_buckets(target.leaves, samples, wanted)
     tasks = plan_map_tasks(groups)
     places = shuffle_keys_for(spark, len(buckets) + 1)
@@ -310,10 +309,8 @@ def _check_files(references: Sequence[FileReference], target: Target) -> None:
         ) from None
 
 
-def _rows_of_a_bucket(row_count: int, size_bytes: int, cores: int) -> int:
-    share = size_bytes // (_TASKS_PER_CORE * cores)
-    wanted = max(_BUCKET_BYTES_MIN, min(_BUCKET_BYTES_MAX, share))
-    return max(1, min(_BUCKET_ROWS_MAX, row_count * wanted // max(1, size_bytes)))
+def _rows_of_a_bucket(row_count: int, size_bytes: int) -> int:
+    return max(1, min(_BUCKET_ROWS_MAX, row_count * _BUCKET_BYTES // max(1, size_bytes)))
 
 
 def _cores(spark: SparkSession) -> int:

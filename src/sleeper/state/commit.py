@@ -343,34 +343,6 @@ def _planned(
     return NextEntry(following.number, body, GroupCommitted(applied, refusals))
 
 
-def commit(
-    transaction: Transaction,
-    log: TransactionLog,
-    known: TableState,
-    *,
-    schema: Schema,
-    now: Callable[[], datetime],
-    new_id: Callable[[], str],
-    pause: Callable[[int], None],
-    attempts: int = 10,
-) -> TableState:
-    """Commit one transaction and return the state after it: `commit_group` of one.
-
-    Raises:
-        CommitRefused: the latest state forbids the transaction. Nothing was written.
-    """
-    return commit_group(
-        (transaction,),
-        log,
-        known,
-        schema=schema,
-        now=now,
-        new_id=new_id,
-        pause=pause,
-        attempts=attempts,
-    ).of_one()
-
-
 def _apply_each(
     transactions: Sequence[Transaction], state: TableState, at: datetime
 ) -> tuple[TableState, tuple[Transaction, ...], tuple[CommitRefused | None, ...]]:

@@ -100,19 +100,6 @@ class TableState:
         )
         return sorted(references, key=lambda ref: (ref.filename, ref.partition_id))
 
-    def unclaimed_references(self) -> list[FileReference]:
-        """Return every reference that no job has claimed, by filename, then partition."""
-        return [reference for reference in self.references() if reference.job_id is None]
-
-    def filenames_by_partition(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of files by partition; a partition without files has no entry."""
-        files = self.files
-        return {
-            partition_id: tuple(ref.filename for ref in references)
-            for partition_id in files.partition_ids()
-            if (references := files.references_on(partition_id))
-        }
-
     @property
     def has_no_files(self) -> bool:
         """True if no file is tracked, referenced or not."""

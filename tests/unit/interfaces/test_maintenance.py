@@ -22,6 +22,7 @@ from tests.unit.interfaces.command_line import (
     sleeper,
     write_rows,
 )
+from tests.unit.state.small_tables import filenames_by_partition
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def claim_all(url):
     store = sleeper_package.connect(url).table("trips")._current().store
     claims = tuple(
         Claim(job_id=f"job-{partition_id[:4]}", partition_id=partition_id, filenames=names)
-        for partition_id, names in store.refresh().filenames_by_partition().items()
+        for partition_id, names in filenames_by_partition(store.refresh()).items()
     )
     owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
     store.commit(ClaimFiles(assignments=claims, owner=owner))

@@ -13,6 +13,12 @@ from sleeper.model.schema import Field, Primitive, Schema
 TWO = Schema(row_keys=[Field("n", Primitive.LONG), Field("s", Primitive.STRING)])
 
 
+def split_tree(tree, parent, children):
+    """Return a tree after a split: the leaf is a parent, and its children are added."""
+    changed = {each.partition_id: each for each in (parent, *children)}
+    return PartitionTree.of({**tree.partitions, **changed}.values())
+
+
 @st.composite
 def grown_trees(draw):
     """Return a tree of two dimensions that was split at random, at random places."""
@@ -27,5 +33,5 @@ def grown_trees(draw):
             parent, *children = split_partition(
                 leaf, at, dimension=dimension, new_id=lambda: f"p{next(numbers)}"
             )
-            tree = tree.with_split(parent, children)
+            tree = split_tree(tree, parent, children)
     return tree

@@ -21,7 +21,7 @@ from sleeper.model.partitions import (
 )
 from sleeper.model.ranges import Range, Region, region_of, whole_region
 from sleeper.model.schema import Field, Primitive, Schema
-from tests.unit.model.grown_trees import TWO, grown_trees
+from tests.unit.model.grown_trees import TWO, grown_trees, split_tree
 
 ONE = Schema(row_keys=[Field("n", Primitive.LONG)])
 LEAST = -(2**63)
@@ -201,7 +201,7 @@ class TestSplit:
         names = iter(("l", "r"))
 
         parent, *children = split_partition(leaf, 3, new_id=lambda: next(names))
-        after = before.with_split(parent, children)
+        after = split_tree(before, parent, children)
 
         assert before.leaf_of((5,)) == leaf
         assert after.leaf_of((5,)).partition_id == "r"
@@ -312,7 +312,7 @@ class TestChecks:
         parent, lower, upper = self.valid()
         before = PartitionTree.of([replace(parent, child_ids=(), dimension=None)])
 
-        after = before.with_split(parent, [lower, upper])
+        after = split_tree(before, parent, [lower, upper])
 
         assert [leaf.partition_id for leaf in after.leaves()] == ["p1", "p2"]
 
@@ -336,7 +336,7 @@ class TestLeafGroups:
         (leaf, _) = tree.leaves()
         parent, *children = split_partition(leaf, 5, new_id=iter(["a", "b"]).__next__)
 
-        after = tree.with_split(parent, children).leaf_groups()
+        after = split_tree(tree, parent, children).leaf_groups()
 
         assert tree.leaf_groups() is before
         assert (len(before), len(after)) == (2, 3)

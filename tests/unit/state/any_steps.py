@@ -58,7 +58,7 @@ class Steps:
         )
 
     def claim(self, state, at):
-        free = state.unclaimed_references()
+        free = [each for each in state.references() if each.job_id is None]
         if not free:
             return self.add(state, at)
         one = self.choose(free)

@@ -75,3 +75,11 @@ def contents(state):
         "claims": dict(state.claims),
         "moved": state.moved,
     }
+
+
+def filenames_by_partition(state):
+    """Return the names of the files of each partition that has some, in order."""
+    found = {}
+    for each in state.references():
+        found.setdefault(each.partition_id, []).append(each.filename)
+    return {partition_id: tuple(names) for partition_id, names in found.items()}

@@ -30,16 +30,11 @@ class TestFileQueries:
 
         assert found == [("a", "L"), ("a", "R"), ("b", "R"), ("c", "root")]
 
-    def test_claimed_references_can_be_left_out(self, table):
+    def test_claimed_references_have_the_id_of_their_job(self, table):
         """A reference with a job id belongs to a running compaction."""
-        found = [(each.filename, each.partition_id) for each in table.unclaimed_references()]
+        free = [(ref.filename, ref.partition_id) for ref in table.references() if not ref.job_id]
 
-        assert found == [("a", "L"), ("c", "root")]
-
-    def test_partitions_without_files_have_no_entry(self, table):
-        """The map holds the partitions that reference something, and no other."""
-        assert table.filenames_by_partition() == {"L": ("a",), "R": ("a", "b"), "root": ("c",)}
-        assert two_leaves().filenames_by_partition() == {}
+        assert free == [("a", "L"), ("c", "root")]
 
     def test_a_file_that_waits_for_collection_is_a_file(self):
         """A table is without files only when none is tracked, referenced or not."""

@@ -122,7 +122,7 @@ def test_claims_of_more_files_than_fit_are_released(instance, revisions):
 
     assert len(released.claims) == 1
     assert table.claims() == ()
-    assert len(table.state().unclaimed_references()) == 14
+    assert [each.job_id for each in table.state().references()] == 14 * [None]
 
 
 def test_leaves_with_too_many_files_are_not_merged_and_say_why(instance):

@@ -74,7 +74,7 @@ BUGS = (
         name="bucket-and-key-are-a-local-path",
         breaks="Files of upstream's clients are looked for below the worker's folder.",
         module="jobs/instance_jobs.py",
-        right='names_buckets=url == "sqs",',
+        right='names_buckets=place.jobs_url(url) == "sqs",',
         wrong="names_buckets=False,",
         tests=("tests/stories/test_jobs_in_aws.py", "-k", "bucket_and_a_key"),
     ),

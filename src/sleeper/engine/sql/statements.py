@@ -109,7 +109,7 @@ class Statement:
     Args:
         text: The statement.
         tables: The tables that it may name, by name.
-        names: The names of all tables, for messages.
+        no_such_table: Returns the message about a name that no table has.
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
 
     Raises:

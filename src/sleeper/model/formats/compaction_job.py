@@ -52,25 +52,6 @@ class CompactionJob:
         return paths.data_file(self.partition_id, self.job_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Message:
-    """The fields of a message; each is checked when it is read."""
-
-    values: dict[str, object]
-
-    def text(self, name: str) -> str:
-        value = self.values.get(name)
-        if not isinstance(value, str):
-            raise JobInvalid((f"a compaction job's {name} must be a string, not {value!r}",))
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        found = self.values.get(name)
-        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            raise JobInvalid((f"a compaction job's {name} must be strings, not {found!r}",))
-        return tuple(found)
-
-
 def write_compaction_job(
     job: CompactionJob,
     table_id: str,
@@ -101,28 +82,3 @@ def write_compaction_job(
     }
     known = {name: value for name, value in said.items() if value is not None}
     return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
-
-
-def read_compaction_job(text: str) -> tuple[str, CompactionJob]:
-    """Parse a message; return the table's id and the job.
-
-    Raises:
-        JobInvalid: the text is not a compaction job, or its output is not named by the job's id.
-    """
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise JobInvalid((f"a compaction job is not JSON: {error}",)) from None
-    if not isinstance(values, dict):
-        raise JobInvalid((f"a compaction job is a JSON object, not {text[:100]!r}",))
-    message = _Message(values=values)
-    job = CompactionJob(
-        job_id=message.text("jobId"),
-        partition_id=message.text("partitionId"),
-        inputs=message.texts("inputFiles"),
-    )
-    output = message.text("outputFile")
-    if output != job.output:
-        reason = f"compaction job {job.job_id!r} must write {job.output} by its id, not {output}"
-        raise JobInvalid((reason,))
-    return message.text("tableId"), job

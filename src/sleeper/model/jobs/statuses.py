@@ -256,19 +256,6 @@ def rate(count: int | None, seconds: float | None) -> float | None:
     return count / seconds
 
 
-def job_statuses(events: Iterable[JobEvent]) -> list[JobStatus]:
-    """Return the status of each job that events are about, the one that was updated last first.
-
-    One id in two tables is two jobs.
-    """
-    by_job: dict[tuple[JobKind, str, str], list[JobEvent]] = defaultdict(list)
-    for event in events:
-        by_job[event.kind, event.table_id, event.job_id].append(event)
-    statuses = [job_status(of_job) for of_job in by_job.values()]
-    statuses.sort(key=lambda status: (status.table_id, status.job_id))
-    return sorted(statuses, key=lambda status: status.updated, reverse=True)
-
-
 def job_status(events: Iterable[JobEvent]) -> JobStatus:
     """Return the status of an ingest, bulk import or compaction job (rules TRK-1 to TRK-5).
 

@@ -12,7 +12,7 @@ is converted down to single comparisons, and never taken as "the other regions".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -115,19 +115,6 @@ class NarrowedRegions:
 
     regions: Sequence[Region]
     is_exact: bool
-
-
-def narrowed_regions(
-    regions: Sequence[Region], conditions: Iterable[KeyCondition], schema: Schema
-) -> list[Region]:
-    """Return the parts of `regions` that contain every row that meets all conditions.
-
-    Args:
-        regions: The regions to read without the conditions.
-        conditions: Conditions that a row must meet, all of them.
-        schema: The table's.
-    """
-    return [*narrow(regions, AllOf(tuple(conditions)), schema).regions]
 
 
 def narrow(regions: Sequence[Region], condition: Condition, schema: Schema) -> NarrowedRegions:

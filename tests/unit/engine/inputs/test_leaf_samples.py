@@ -12,6 +12,7 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.key_sample import KeySample, samples_by_leaf
 from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
+from tests.unit.model.grown_trees import split_tree
 
 NUMBERS = Schema(row_keys=(Field("k", Primitive.LONG),))
 PAIRS = Schema(row_keys=(Field("a", Primitive.LONG), Field("b", Primitive.STRING)))
@@ -91,7 +92,7 @@ def test_leaves_that_share_values_of_the_first_row_key():
     parent, *children = split_partition(
         root.root, "m", dimension=1, new_id=lambda: f"c{next(numbers)}"
     )
-    partitions = root.with_split(parent, children)
+    partitions = split_tree(root, parent, children)
     sample = sample_of(PAIRS, [(1, "z"), (1, "a"), (2, "m"), (3, "b")])
 
     samples = samples_by_leaf(sample, partitions, PAIRS)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import JobInvalid
 from sleeper.model.formats.compaction_job import (
     CompactionJob,
-    read_compaction_job,
     write_compaction_job,
 )
 
@@ -55,35 +53,3 @@ def test_the_message_is_upstreams():
         "partitionId": "leaf",
         "aggregationConfig": "sum(n)",
     }
-
-
-@given(NAMES, NAMES, NAMES, st.lists(NAMES, min_size=1, unique=True))
-def test_what_is_written_is_read(table_id, job_id, partition_id, inputs):
-    """Any job comes back as it was."""
-    job = CompactionJob(job_id=job_id, partition_id=partition_id, inputs=tuple(inputs))
-
-    assert read_compaction_job(write_compaction_job(job, table_id)) == (table_id, job)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"outputFile": "elsewhere.parquet"}, "must write data/partition_leaf/a1.parquet"),
-        ({"tableId": None}, "tableId must be a string"),
-        ({"inputFiles": "x"}, "inputFiles must be strings"),
-        ({"inputFiles": [1]}, "inputFiles must be strings"),
-    ],
-)
-def test_a_message_that_is_wrong_is_refused(change, reason):
-    """The reason names the field."""
-    message = json.loads(write_compaction_job(JOB, "t1")) | change
-
-    with pytest.raises(JobInvalid, match=reason):
-        read_compaction_job(json.dumps(message))
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "1"])
-def test_what_is_no_message_is_refused(text):
-    """Neither broken JSON nor another kind of value is a job."""
-    with pytest.raises(JobInvalid, match="a compaction job is"):
-        read_compaction_job(text)

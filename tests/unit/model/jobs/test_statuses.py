@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
-from sleeper.model.jobs.statuses import JobState, JobStatus, job_status, job_statuses
+from sleeper.model.jobs.statuses import JobState, JobStatus, job_status
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 Type = JobEventType
@@ -331,15 +331,6 @@ class TestAnyOrder:
             assert status.state is status.runs[0].state
             finished = [run for run in status.runs if run.state is JobState.FINISHED]
             assert bool(finished) is (status.state is JobState.FINISHED)
-
-    def test_one_id_in_two_tables_is_two_jobs(self):
-        """And the job that was updated last comes first."""
-        events = [event(Type.FAILED, 1), event(Type.STARTED, 2, table_id="u")]
-
-        assert [(each.table_id, each.state) for each in job_statuses(events)] == [
-            ("u", JobState.IN_PROGRESS),
-            ("t", JobState.FAILED),
-        ]
 
     @pytest.mark.parametrize("events", [[], [event(Type.FAILED), event(Type.FAILED, job_id="k")]])
     def test_a_status_is_of_one_job(self, events):

@@ -17,7 +17,6 @@ from sleeper.state.plans.key_conditions import (
     KeyCondition,
     Negation,
     narrow,
-    narrowed_regions,
     single_keys,
 )
 
@@ -30,7 +29,8 @@ EVERYTHING = [Region((Range("", None), Range(-(2**63), None)))]
 
 def narrowed(*conditions):
     """The regions that some (column, operator, value) leave of everything."""
-    return narrowed_regions(EVERYTHING, [KeyCondition(*each) for each in conditions], SCHEMA)
+    wanted = AllOf(tuple(KeyCondition(*each) for each in conditions))
+    return [*narrow(EVERYTHING, wanted, SCHEMA).regions]
 
 
 def test_conditions_on_one_field_are_intersected():

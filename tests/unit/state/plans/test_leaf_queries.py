@@ -18,6 +18,7 @@ from sleeper.state.file_references import FileReferences
 from sleeper.state.plans import queries
 from sleeper.state.plans.queries import plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.table_state import TableState
+from tests.unit.model.grown_trees import split_tree
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ONE_KEY = Schema(row_keys=(Field("k", Primitive.LONG),))
@@ -86,7 +87,7 @@ class TestLeafQueries:
         partitions = tree(TWO_KEYS, 10)
         low, high = partitions.leaves()
         parent, *children = split_partition(high, "m", dimension=1, new_id=lambda: f"c{next(ids)}")
-        partitions = partitions.with_split(parent, children)
+        partitions = split_tree(partitions, parent, children)
         table = state(
             partitions,
             ("low", low.partition_id),
@@ -172,7 +173,7 @@ class TestLookups:
             parent, *children = split_partition(
                 leaf, "m", dimension=1, new_id=lambda: f"s{next(ids)}"
             )
-            partitions = partitions.with_split(parent, children)
+            partitions = split_tree(partitions, parent, children)
         leaves = list(partitions.leaves())
         table = state(partitions, *((leaf.partition_id, leaf.partition_id) for leaf in leaves))
         ordered = sorted(keys)

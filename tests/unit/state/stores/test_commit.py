@@ -22,7 +22,7 @@ from sleeper.errors import (
     StorageFull,
     StorageReadOnly,
 )
-from sleeper.state.commit import apply_entry, commit, commit_group, replay
+from sleeper.state.commit import apply_entry, commit_group, replay
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import TableState
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
@@ -104,7 +104,7 @@ class Writer:
         }
 
     def commit(self, transaction):
-        self.known = commit(transaction, self.log, self.known, **self.arguments())
+        self.known = self.commit_group(transaction).of_one()
         return self.known
 
     def commit_group(self, *transactions):

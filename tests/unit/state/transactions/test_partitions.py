@@ -21,6 +21,7 @@ from tests.unit.state.small_tables import (
     ROOT,
     SCHEMA,
     after,
+    filenames_by_partition,
     one_partition,
     ref,
     split,
@@ -84,7 +85,7 @@ class TestSplitPartition:
         table = after(table, split(ROOT, 50, "L", "R"))
 
         assert leaf_ids(table) == ["L", "R"]
-        assert table.filenames_by_partition() == {"root": ("a",)}
+        assert filenames_by_partition(table) == {"root": ("a",)}
 
     def test_refuses_a_partition_that_was_split_before(self):
         """SPL-6: the second of two that split one leaf at once is refused."""
