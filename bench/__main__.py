@@ -16,6 +16,7 @@ BENCHMARKS = {
     "anchors": [],
     "ingest": ["--rows", "10000000", "--leaves", "64"],
     "first_reads": [],
+    "readers": ["--rows", "200000"],
     "lookup": ["--rows", "10000000", "--leaves", "64"],
     "compaction": ["--files", "11", "--rows", "500000"],
     "a_day": ["--ingests", "150", "--leaves", "16"],

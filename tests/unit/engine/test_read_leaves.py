@@ -83,6 +83,20 @@ def test_few_rows_of_several_leaves_are_read_at_once(properties, leaves, scans):
     assert scans == []
 
 
+@pytest.mark.parametrize("files", [1, 5, 12])
+def test_a_short_range_of_a_dozen_files_needs_no_engine(files, scans):
+    """Pages have a thousand rows, so those of the range have twelve thousand in twelve files."""
+    table = sleeper.connect("memory://").create_table("t", SCHEMA, row_keys=["key"])
+    for number in range(files):
+        keys = range(number, 6_000 * files, files)
+        table.ingest(pa.table({"key": keys, "n": keys}, schema=SCHEMA))
+
+    found = keys_of(table, 9_000, 9_010) if files > 1 else keys_of(table, 900, 910)
+
+    assert len(found) == 10
+    assert scans == []
+
+
 def test_leaves_with_the_same_files_are_read_as_one(scans, monkeypatch):
     """However many rows there are."""
     monkeypatch.setattr(few_rows, "FEW_ROWS", 0)

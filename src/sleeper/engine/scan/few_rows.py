@@ -30,23 +30,24 @@ from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 
-FEW_ROWS = 8_192
+FEW_ROWS = 16_384
 FEW_BYTES = 4 << 20
-"""Rows of a range, and compressed bytes of its pages, in all files: no more are read here. From
-about so many rows on DataFusion takes less time (docs/decisions)."""
+"""Rows of the pages of a range, and their compressed bytes, in all files: no more are read here.
+The pages of a short range in twelve files have about so many rows (decision 0106)."""
 
 REGIONS_MAX = 4
 FILES_MAX = 12
 """Regions and files of one range; with more, to look through them takes longer than a plan."""
 
-REMOTE_TIMES = 8
-"""In a bucket, so many times as many rows and files. There DataFusion asks for each file's head
-once or twice, and reads the file's pages by requests one after the other."""
+REMOTE_ROWS = 65_536
+REMOTE_FILES_MAX = 96
+"""The same in a bucket. There DataFusion asks for each file's head once or twice, and reads the
+file's pages by requests one after the other."""
 
 
 def files_max(lookup: LookupReader) -> int:
     """Return of how many files a range may be read here."""
-    return FILES_MAX * _times(lookup)
+    return REMOTE_FILES_MAX if lookup.is_remote else FILES_MAX
 
 
 def read_few_rows(
@@ -73,7 +74,8 @@ def read_few_rows(
         0 < len(regions) <= REGIONS_MAX for regions in regions_by_file.values()
     ):
         return None
-    table = _Table(schema, arrow_schema, tuple(columns), FEW_ROWS * _times(lookup))
+    rows_max = REMOTE_ROWS if lookup.is_remote else FEW_ROWS
+    table = _Table(schema, arrow_schema, tuple(columns), rows_max)
     choices = lookup.at_once(
         [
             partial(lookup.inspect, name, partial(_choose, table, regions))
@@ -100,10 +102,6 @@ def read_few_rows(
     result = pa.schema([arrow_schema.field(name) for name in columns])
     tables = [pa.Table.from_batches(each, result) for each in batches]
     return merge_small(tables, schema.key_names, result)
-
-
-def _times(lookup: LookupReader) -> int:
-    return REMOTE_TIMES if lookup.is_remote else 1
 
 
 @dataclass(frozen=True, slots=True)
