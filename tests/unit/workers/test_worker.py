@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sleeper.errors import InstanceGone, InstanceReplaced, StorageFailed
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.kinds import JobKind
 from sleeper.workers.worker import IdleWait, TaskProcess, Worker, WorkerControl, WorkerSettings
 from tests.unit.workers.clocks import SimulatedStop, clock_of
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.workers.open_worker import WORKER_KINDS
+from sleeper.model.jobs.kinds import KIND_NAMES
 from sleeper.workers.serve.serve import ServeSettings, WorkerCommand, run_serve, workers_max_of
 from sleeper.workers.stop_signal import StopSignal
 
@@ -19,7 +19,7 @@ def test_each_kind_has_a_limit_of_workers():
     """A processor each, or one at a time; compactions as many as are asked for."""
     limits = workers_max_of({"ingest": 7, "query": 0}, compactions=3)
 
-    assert limits.keys() == set(WORKER_KINDS)
+    assert limits.keys() == set(KIND_NAMES)
     assert (limits["ingest"], limits["query"], limits["compaction"]) == (7, 0, 3)
     assert (limits["commit"], limits["bulk-import"]) == (1, 1)
     assert workers_max_of({}, 1)["ingest"] == os.cpu_count()
