@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sleeper.errors import BadRequest
-from sleeper.language.fork_guard import ForkGuard
+from sleeper.fork_guard import ForkGuard
 
 
 def in_a_fork(check) -> str:

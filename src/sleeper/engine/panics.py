@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sleeper.errors import LibraryFailed
-from sleeper.language.failures import is_panic
+from sleeper.errors import LibraryFailed, is_panic
 
 
 @contextmanager

@@ -47,9 +47,9 @@ from sleeper.errors import (
     ResultsIncomplete,
     SleeperError,
     StorageFailed,
+    ends_process,
 )
 from sleeper.jobs.event_recorder import EventRecorder, RunEvents
-from sleeper.language.failures import ends_process
 from sleeper.model.formats.message_json import id_in_message
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.kinds import JobKind

@@ -228,7 +228,7 @@ BUGS = (
     Bug(
         name="panic-ends-worker",
         breaks="A panic of a native library in a job ends the worker.",
-        module="language/failures.py",
+        module="errors.py",
         right="    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)",
         wrong="    return not isinstance(error, Exception)",
         tests=MALFORMED,

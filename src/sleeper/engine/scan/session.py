@@ -20,9 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.errors import DataDamaged, SleeperError, StorageFailed
-from sleeper.language.failures import is_panic
-from sleeper.language.fork_guard import ForkGuard
+from sleeper.errors import DataDamaged, SleeperError, StorageFailed, is_panic
+from sleeper.fork_guard import ForkGuard
 from sleeper.model.object_stores import ObjectStoreSettings
 
 _SETTINGS = {

@@ -26,7 +26,7 @@ from pyarrow import ipc
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sorting_bytes
 from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
-from sleeper.language.fork_guard import ForkGuard
+from sleeper.fork_guard import ForkGuard
 
 # ---------------------------------------------------------------- spill
 #

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sleeper.errors import BadRequest, SleeperError
+from sleeper.errors import BadRequest, SleeperError, ends_process
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed
-from sleeper.language.failures import ends_process
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue, delivered

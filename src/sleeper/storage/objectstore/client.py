@@ -20,9 +20,9 @@ from sleeper.errors import (
     StorageFailed,
     StorageReadOnly,
     UrlInvalid,
+    is_panic,
 )
-from sleeper.language.failures import is_panic
-from sleeper.language.fork_guard import ForkGuard
+from sleeper.fork_guard import ForkGuard
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 
 T = TypeVar("T")

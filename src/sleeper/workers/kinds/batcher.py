@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sleeper.errors import JobInvalid, SleeperError, StorageFailed
+from sleeper.errors import JobInvalid, SleeperError, StorageFailed, ends_process
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.language.failures import ends_process
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
     batcher_submission_failures,

@@ -10,9 +10,8 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
-from sleeper.errors import InstanceLost, JobInvalid, SleeperError, TableNotFound
+from sleeper.errors import InstanceLost, JobInvalid, SleeperError, TableNotFound, ends_process
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.language.failures import ends_process
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import ReceivedMessage

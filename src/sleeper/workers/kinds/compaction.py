@@ -16,9 +16,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sleeper.errors import InstanceLost, SleeperError
+from sleeper.errors import InstanceLost, SleeperError, ends_process
 from sleeper.jobs.event_recorder import RunEvents
-from sleeper.language.failures import ends_process
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from sleeper.errors import SleeperError
+from sleeper.errors import SleeperError, ends_process
 from sleeper.instance.instance import Instance
-from sleeper.language.failures import ends_process
 from sleeper.model.jobs.kinds import COMPACTION, kind_of
 from sleeper.ports.clock import Clock
 from sleeper.workers.kinds.batcher import run_batcher

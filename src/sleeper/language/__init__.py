@@ -1,1 +1,0 @@
-"""What every program could use."""
