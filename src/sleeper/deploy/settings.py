@@ -15,7 +15,7 @@ from sleeper.errors import PropertiesInvalid, UrlInvalid
 from sleeper.model.jobs.kinds import QUEUES, QUEUES_OF_BATCHER, TASK_KINDS, QueueName
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.jobs.settings import queue_settings, task_size
-from sleeper.model.known_properties import cloud as known
+from sleeper.model.known_properties import deployment as known
 from sleeper.model.known_properties.kinds import PREFIX
 from sleeper.model.known_properties.typed import InstanceProperties, validate_instance_properties
 from sleeper.model.stacks import OPTIONAL_STACKS, STACKS_OF_OTHERS, StackName

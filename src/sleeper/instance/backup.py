@@ -28,7 +28,7 @@ from sleeper.errors import (
 from sleeper.instance.properties import StoredProperties
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
-from sleeper.model.known_properties.cloud import DEPLOYMENT_PROPERTIES
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.paths import sketch_file
 from sleeper.model.tables import STATE_MOVE, STATE_STORE, StateMove, TableRecord

@@ -35,7 +35,7 @@ from sleeper.model.formats.properties_file import (
     read_instance_properties,
     write_properties,
 )
-from sleeper.model.known_properties.cloud import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
+from sleeper.model.known_properties.deployment import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import (
     KNOWN_INSTANCE_PROPERTIES,

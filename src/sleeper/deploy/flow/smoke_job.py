@@ -17,7 +17,7 @@ from sleeper.instance.instance import Instance
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryStatus
 from sleeper.model.jobs.statuses import JobState, JobStatus
-from sleeper.model.known_properties.cloud import DATA_BUCKET, REGION
+from sleeper.model.known_properties.deployment import DATA_BUCKET, REGION
 from sleeper.storage.aws.clients import aws_client, aws_failure, vendor_errors
 
 logger = logging.getLogger(__name__)

@@ -114,7 +114,8 @@ class TaskSpec:
         ('bulk.export.task.arm.cpu', 'bulk.export.task.arm.memory.mb')
         """
         part = "" if not self.by_processor else ".arm" if architecture == "ARM64" else ".x86"
-        return f"{self.start}{part}.cpu", f"{self.start}{part}.memory.mb"
+        # Whole words, as readers of properties are looked for by the end of a name.
+        return self.start.removesuffix("task") + f"task{part}.cpu", f"{self.start}{part}.memory.mb"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

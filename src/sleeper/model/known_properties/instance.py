@@ -9,13 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sleeper.model.known_properties.cloud import (
-    DEPLOYMENT_PROPERTIES,
-    CloudProperties,
-    LambdaProperties,
-    TaskProperties,
-)
+from sleeper.model.known_properties.cloud import CloudProperties, LambdaProperties, TaskProperties
 from sleeper.model.known_properties.clusters import ClusterProperties
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.jobs import (
     BatcherRunProperties,
     CommitterProperties,

@@ -13,11 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid, SchemaInvalid
-from sleeper.model.known_properties.cloud import (
-    CloudProperties,
-    LambdaProperties,
-    TaskProperties,
-)
+from sleeper.model.known_properties.cloud import CloudProperties, LambdaProperties, TaskProperties
 from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.model.known_properties.given import (
     is_known,

@@ -7,7 +7,7 @@ from typing import Final
 from sleeper.errors import BadRequest
 from sleeper.model.jobs import platforms
 from sleeper.model.jobs.platforms import PLATFORMS
-from sleeper.model.known_properties.cloud import BULK_IMPORT_BUCKET, REGION
+from sleeper.model.known_properties.deployment import BULK_IMPORT_BUCKET, REGION
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.eks import Eks
 from sleeper.spark.submit.emr import EbsVolumes, Emr

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.known_properties.cloud import REGION
+from sleeper.model.known_properties.deployment import REGION
 from sleeper.model.known_properties.kinds import TABLE_DEFAULT_PREFIX, TABLE_PREFIX
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 

@@ -12,7 +12,7 @@ from typing import Final
 from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import QueueSettings
-from sleeper.model.known_properties import cloud as known
+from sleeper.model.known_properties import deployment as known
 from sleeper.model.paths import INSTANCE_PROPERTIES
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Belonging
