@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
+import uuid
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from sleeper.errors import InstanceGone, InstanceLost, InstanceReplaced
 from sleeper.instance.instance import Instance
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.storage.followed_log import TRUSTED_S
+from tests.simulated_process import simulated_process
 
 if TYPE_CHECKING:
     from sleeper.ports.objects import Objects
@@ -86,9 +89,13 @@ class ObjectsPlace:
 
     def open(self) -> Instance:
         """Open the instance, with a clock that `wait` moves."""
-        return Instance(
-            self.objects, VALUES, url=self.url, stores=self.stores, ticks_s=lambda: self.now_s
+        process = simulated_process(
+            now=lambda: datetime.now(UTC),
+            new_id=lambda: str(uuid.uuid4()),
+            ticks_s=lambda: self.now_s,
+            stores=self.stores,
         )
+        return Instance(self.objects, VALUES, url=self.url, process=process)
 
     def copy(self) -> dict[str, bytes]:
         """Read all objects."""

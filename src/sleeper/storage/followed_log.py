@@ -64,6 +64,8 @@ class Following:
         is_last: Returns whether the entry with a number and a body is the one before the reader's
             state; asked if that was loaded from a snapshot, and the entry itself not read.
         check_empty: Checks that the instance is there, while no entry of the log was seen.
+        found_empty: Called if the log has no entry at all, and none was seen; raises if it must
+            have some.
         first: The number of the log's first entry.
         is_remote: Whether reading an entry is a request.
         is_dated: Whether an entry is not read again while it was stored at the same time: in a
@@ -76,6 +78,7 @@ class Following:
     covered: Callable[[], int] = _none_covered
     is_last: Callable[[int, bytes], bool] = _any_entry
     check_empty: Callable[[], None] = _nothing
+    found_empty: Callable[[], None] = _nothing
     first: int = 1
     is_remote: bool
     is_dated: bool = False
@@ -149,6 +152,8 @@ class FollowedLog:
         next_entry = next(entries, None)
         check()
         if next_entry is None:
+            if number < self._following.first and self._last is None:
+                self._following.found_empty()
             return
         for found, body in chain([next_entry], entries):
             self._remember(found, body)

@@ -270,6 +270,7 @@ def _store_on_log(
         lost=partial(_lost, place),
         is_last=is_last,
         covered=lambda: max(snapshots.numbers(), default=0),
+        found_empty=partial(_check_no_table, place) if is_remote else lambda: None,
         first=1 if place.here is None else place.here.number,
         is_remote=is_remote or not is_log_in_objects,
         is_dated=is_log_in_objects and is_folder(place.files),
@@ -290,6 +291,17 @@ def _store_on_log(
         is_remote=is_remote,
     )
     return store
+
+
+def _check_no_table(place: _Place) -> None:
+    """Check that an empty log is that of a table that is being made or moved.
+
+    Raises:
+        InstanceLost: the index has the table, so its log had entries.
+    """
+    record = place.context.index.by_id(place.table_id)
+    if record is not None and TableProperties(record.properties).state_move == place.here:
+        raise place.context.place.lost(f"table {record.name!r}: its log has no entries")
 
 
 def _lost(place: _Place, what: str) -> SleeperError:

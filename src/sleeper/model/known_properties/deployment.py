@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.kinds import QUEUES, QueueName
 from sleeper.model.known_properties.kinds import PREFIX, TEXT, Property, family
 
 ACCOUNT: Final = "sleeper.account"
