@@ -113,9 +113,14 @@ class TaskSpec:
         >>> TaskSpec(start="bulk.export.task").size("ARM64")
         ('bulk.export.task.arm.cpu', 'bulk.export.task.arm.memory.mb')
         """
-        part = "" if not self.by_processor else ".arm" if architecture == "ARM64" else ".x86"
-        # Whole words, as readers of properties are looked for by the end of a name.
-        return self.start.removesuffix("task") + f"task{part}.cpu", f"{self.start}{part}.memory.mb"
+        if not self.by_processor:
+            size = ("task.cpu", "task.memory.mb")
+        elif architecture == "ARM64":
+            size = ("task.arm.cpu", "task.arm.memory.mb")
+        else:
+            size = ("task.x86.cpu", "task.x86.memory.mb")
+        stem = self.start.removesuffix("task")
+        return f"{stem}{size[0]}", f"{stem}{size[1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
