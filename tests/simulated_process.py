@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime
 
 from sleeper.instance.instance import process_context
-from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.ports.clock import Clock
 from sleeper.tables.instance_context import ProcessContext
 
@@ -18,7 +17,6 @@ def simulated_process(
     new_id: Callable[[], str],
     ticks_s: Callable[[], float] | None = None,
     back_off: Callable[[int], None] = lambda attempt: None,
-    stores: ObjectStoreSettings | None = None,
 ) -> ProcessContext:
     """Return the context of a process; its ticks go on with its clock unless it has others."""
     clock = Clock(
@@ -27,4 +25,4 @@ def simulated_process(
         sleep=time.sleep,
         back_off=back_off,
     )
-    return process_context(clock=clock, new_id=new_id, stores=stores)
+    return process_context(clock=clock, new_id=new_id)

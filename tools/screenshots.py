@@ -30,6 +30,7 @@ from sleeper.interfaces.rest.tokens import TokenFile
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.ports import clock as clocks
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import Place
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -87,9 +88,8 @@ def weather_instance() -> Instance:
     """Return an instance with tables, jobs and dead letters, the same each time."""
     clock = Clock()
     instance = Instance(
-        MemoryObjects(clock.now),
+        Place("memory://weather", MemoryObjects(clock.now)),
         {"sleeper.id": "weather"},
-        url="memory://weather",
         process=process_context(
             clock=clocks.Clock(
                 now=clock.now,

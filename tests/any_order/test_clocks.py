@@ -19,6 +19,7 @@ import pytest
 from sleeper.errors import CommitRefused, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import Place
 from tests.simulated_process import simulated_process
 from tests.soak import FIRST_SEED, tries
 
@@ -88,9 +89,8 @@ class Writer:
     def __post_init__(self) -> None:
         world = self.world
         self.instance = Instance(
-            world.objects,
+            Place("memory://", world.objects),
             {"sleeper.id": "clocks"},
-            url="memory://",
             process=simulated_process(
                 now=lambda: world.time + self.error,
                 ticks_s=world.ticks_s,

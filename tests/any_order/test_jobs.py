@@ -25,6 +25,7 @@ from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import Place
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.worker import WorkerSettings
@@ -109,9 +110,8 @@ class World:
         self.faults = Faults(self.random)
         ids = count()
         self.instance = Instance(
-            MemoryObjects(now=lambda: self.time),
+            Place("memory://", MemoryObjects(now=lambda: self.time)),
             {"sleeper.id": "any", "sleeper.jobs.receives.max": "1000"},
-            url="memory://",
             process=simulated_process(
                 now=lambda: self.time,
                 new_id=lambda: f"{next(ids):08x}-0000-4000-8000-000000000000",

@@ -27,8 +27,8 @@ from hypothesis.stateful import (
 
 from sleeper.errors import InstanceLost, TableNotFound
 from sleeper.instance.instance import current_time
-from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import MemoryPlace
 from sleeper.tables.table import Table
 from tests.contracts.replaced_instance_contract import (
     SCHEMA,
@@ -277,7 +277,7 @@ class Remote(ReplacedInstances):
     def __init__(self) -> None:
         super().__init__()
         self.objects = RemoteObjects(current_time)
-        self.place = DatedPlace(self.objects, "memory://", ObjectStoreSettings())
+        self.place = DatedPlace(MemoryPlace("memory://", self.objects))
 
     def made_anew(self) -> Any:
         """Return the objects of an instance without a table."""

@@ -7,6 +7,7 @@ product cannot hide behind its own mirror.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import count, product
@@ -21,6 +22,7 @@ from sleeper.model.partitions import PartitionTree
 from sleeper.ports.objects import Objects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.table import Table
+from tests.contracts.state.places import place_at
 from tests.simulated_process import simulated_process
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -40,10 +42,9 @@ def open_instance(
 ) -> Instance:
     """A process of its own on an instance's objects."""
     return Instance(
-        objects,
+        replace(place_at(objects), stores=stores or ObjectStoreSettings()),
         {"sleeper.id": "any-order"},
-        url="memory://",
-        process=simulated_process(now=now, new_id=new_id, stores=stores),
+        process=simulated_process(now=now, new_id=new_id),
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-import uuid
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +13,17 @@ import pytest
 
 import sleeper
 from sleeper.errors import InstanceGone, InstanceLost, InstanceReplaced
-from sleeper.instance.instance import Instance
-from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.instance.instance import (
+    Instance,
+    between_attempts,
+    current_time,
+    process_context,
+)
+from sleeper.ports.clock import Clock
 from sleeper.storage.followed_log import TRUSTED_S
-from tests.simulated_process import simulated_process
 
 if TYPE_CHECKING:
-    from sleeper.ports.objects import Objects
+    from sleeper.storage.places import Place
     from sleeper.tables.table import Table
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -82,20 +84,20 @@ class FolderPlace:
 class ObjectsPlace:
     """An instance in a bucket or in memory."""
 
-    def __init__(self, objects: Objects, url: str, stores: ObjectStoreSettings) -> None:
-        self.objects, self.url, self.stores = objects, url, stores
+    def __init__(self, place: Place) -> None:
+        self.place, self.objects = place, place.objects
         self.now_s = 1000.0
-        objects.put("instance.properties", PROPERTIES)
+        self.objects.put("instance.properties", PROPERTIES)
 
     def open(self) -> Instance:
         """Open the instance, with a clock that `wait` moves."""
-        process = simulated_process(
-            now=lambda: datetime.now(UTC),
-            new_id=lambda: str(uuid.uuid4()),
+        clock = Clock(
+            now=current_time,
             ticks_s=lambda: self.now_s,
-            stores=self.stores,
+            sleep=time.sleep,
+            back_off=between_attempts,
         )
-        return Instance(self.objects, VALUES, url=self.url, process=process)
+        return Instance(self.place, VALUES, process=process_context(clock=clock))
 
     def copy(self) -> dict[str, bytes]:
         """Read all objects."""

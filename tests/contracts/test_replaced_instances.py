@@ -12,9 +12,9 @@ import pytest
 import sleeper
 from sleeper.errors import CommitUnknown, InstanceGone, InstanceLost, InstanceReplaced
 from sleeper.instance.instance import current_time, removal_of
-from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.storage.local import folder
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import BucketPlace, MemoryPlace
 from tests.contracts.replaced_instance_contract import (
     PROPERTIES,
     SCHEMA,
@@ -237,7 +237,7 @@ class TestInMemory(ReplacedInstanceContract):
 
     @pytest.fixture
     def place(self):
-        return ObjectsPlace(MemoryObjects(current_time), "memory://", ObjectStoreSettings())
+        return ObjectsPlace(MemoryPlace("memory://", MemoryObjects(current_time)))
 
     def made_anew(self, place):
         """Make another instance of the same id."""
@@ -251,7 +251,8 @@ class TestInBucket(ReplacedInstanceContract):
     def place(self, s3_server, bucket):
         objects = s3_server.objects(bucket)
         url = f"s3://{bucket}/some/instance"
-        return ObjectsPlace(objects.under("some/instance"), url, objects.client.settings)
+        stores = objects.client.settings
+        return ObjectsPlace(BucketPlace(url, objects.under("some/instance"), stores))
 
     def made_anew(self, place):
         """Make another instance of the same id."""

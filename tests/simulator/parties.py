@@ -20,6 +20,7 @@ from sleeper.errors import (
 )
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import Place
 from sleeper.tables.table import Table
 from tests.simulated_process import simulated_process
 from tests.simulator.simulated_objects import SimulatedObjects
@@ -87,9 +88,8 @@ class Shared:
     def process(self, life: Life) -> Process:
         """Start a process: an instance of its own, on the objects of all."""
         instance = Instance(
-            SimulatedObjects(self.objects, life, self.created),
+            Place("memory://", SimulatedObjects(self.objects, life, self.created)),
             {"sleeper.id": "simulated"},
-            url="memory://",
             process=simulated_process(
                 now=lambda: self.world.now + life.party.clock_error,
                 ticks_s=self.world.ticks_s,

@@ -13,6 +13,7 @@ import pytest
 from sleeper.errors import QueryInvalid, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import Place
 from tests.simulated_process import simulated_process
 
 SCHEMA = pa.schema([("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
@@ -55,9 +56,8 @@ class World:
     def process(self, name):
         """What another process has open: this one takes changes at one URL for its own."""
         return Instance(
-            self._objects,
+            Place(f"memory://{name}", self._objects),
             {"sleeper.id": "ages"},
-            url=f"memory://{name}",
             process=simulated_process(
                 now=lambda: self.now,
                 new_id=lambda: f"{next(self._ids):08x}-0000-4000-8000-000000000000",

@@ -15,6 +15,7 @@ from sleeper.errors import StorageFailed
 from sleeper.instance.instance import Instance
 from sleeper.state.stores import newest_copy
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import Place
 from tests.simulated_process import simulated_process
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -65,9 +66,8 @@ class World:
 
     def process(self, **properties):
         return Instance(
-            self.objects,
+            Place("memory://", self.objects),
             {"sleeper.id": "copies", **properties},
-            url="memory://",
             process=simulated_process(
                 now=lambda: self.now,
                 new_id=lambda: f"{next(self._ids):08x}-0000-4000-8000-000000000000",

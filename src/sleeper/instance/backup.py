@@ -110,7 +110,7 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
         CommitContended: files were collected faster than they could be copied.
         StorageFailed: source or target cannot be reached.
     """
-    if target.deployment is not None:
+    if target.has_resources:
         raise UrlInvalid(
             f"cannot copy to {target.url}: a copy is in a folder or in s3://bucket/folder"
         )
@@ -124,7 +124,7 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
     records: dict[str, TableRecord] = {}
     for record in context.index.all():
         try:
-            copied[record.table_id], named = _copy(record, context, target.objects)
+            copied[record.table_id], named = _copy(record, context, target)
         except TableNotFound:
             _LOG.info("table %s was deleted while it was copied", record.name)
             target.objects.delete(
@@ -141,18 +141,19 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
 
 
 def _copy(
-    record: TableRecord, context: InstanceContext, target: Objects
+    record: TableRecord, context: InstanceContext, target: Place
 ) -> tuple[CopiedTable, TableRecord]:
     """Copy a table; return its record in the copy, where its state may be in another store."""
     table = Table(record, context)
     opened = table._current()  # noqa: SLF001 - as the table's own methods do
-    files = target.under(record.table_id)
+    files = target.objects.under(record.table_id)
     in_its_folder = _as_copied(opened.record)
 
     def open_store(move: StateMove | None) -> StateStore:
         values = {**in_its_folder.properties, **(move.properties if move else {})}
         properties = TableProperties(values, context.properties)
-        return open_state_store(record.table_id, files, table.schema, properties, context)
+        opening = partial(open_state_store, is_dated=target.is_dated)
+        return opening(record.table_id, files, table.schema, properties, context)
 
     copied = copy_table(
         record.name,

@@ -14,21 +14,14 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from sleeper.errors import BadRequest, InstanceNotFound, StorageFailed
+from sleeper.errors import InstanceNotFound, StorageFailed
 from sleeper.model import paths
 from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Belonging, Objects
 from sleeper.ports.table_index import TableIndex
-from sleeper.storage.aws.deployment.deployment import Deployment
 from sleeper.storage.object_log import NO_CHECKS
-from sleeper.storage.places import (
-    Place,
-    aws_belongings,
-    jobs_url_of,
-    remove_empty_folder,
-    table_index_of,
-)
+from sleeper.storage.places import Place
 
 _log = logging.getLogger(__name__)
 
@@ -113,29 +106,21 @@ def plan_removal(
         BadRequest: a bucket does not belong to the instance; nothing may be removed.
         StorageFailed: the storage cannot be read.
     """
-    opened = partial(table_index_of, place.objects, stores=place.stores, new_id=new_id, pause=pause)
-    if place.deployment is not None:
-        index = opened(place.deployment.names.instance_id, checks=NO_CHECKS)
-        return _in_aws(place, place.deployment, values, index, pause)
+    opened = partial(place.table_index, new_id=new_id, pause=pause, checks=NO_CHECKS)
+    if place.has_resources:
+        return _with_resources(place, values, opened(place.default_id), pause)
     if values is None:
         raise InstanceNotFound(f"no Sleeper instance at {place.url}: nothing is to be removed")
-    return _in_objects(place, values, opened(values["sleeper.id"], checks=NO_CHECKS), pause)
+    return _in_objects(place, values, opened(values["sleeper.id"]), pause)
 
 
-def _in_aws(
+def _with_resources(
     place: Place,
-    deployment: Deployment,
     values: Mapping[str, str] | None,
     index: TableIndex,
     pause: Callable[[int], None],
 ) -> Removal:
-    wanted = deployment.names.instance_id
-    if values is not None and values["sleeper.id"] != wanted:
-        raise BadRequest(
-            f"nothing was removed: bucket {deployment.names.config_bucket} is that of instance "
-            f"{values['sleeper.id']!r}, not of {wanted!r}. Destroy aws://{values['sleeper.id']}."
-        )
-    found = deployment.belongings(pause=pause)
+    found = place.belongings(values, pause=pause)
     if not found:
         raise InstanceNotFound(f"no Sleeper instance at {place.url}: nothing is to be removed")
     tables = [] if values is None else _tables(place.objects, _records(index))
@@ -204,7 +189,7 @@ def _in_objects(
         others=counts[""],
         other_keys=tuple(others),
         values=values,
-        finish=lambda: remove_empty_folder(objects),
+        finish=place.remove_if_empty,
     )
 
 
@@ -221,9 +206,9 @@ def _elsewhere(
         *(record.properties.get(f"sleeper.table.{name}", "") for record in records),
     ]
     in_dynamo = any("DynamoDB" in each or "S3StateStore" in each for each in classes)
-    if not in_dynamo and jobs_url_of(place.objects, values.get("sleeper.jobs.url")) != "sqs":
+    if not in_dynamo and place.jobs_url(values.get("sleeper.jobs.url")) != "sqs":
         return []
-    return aws_belongings(values, place.url, place.stores.region, pause)
+    return place.belongings(values, pause=pause)
 
 
 def _kind_of(key: str) -> str:

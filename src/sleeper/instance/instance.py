@@ -34,9 +34,8 @@ from sleeper.model.processing import allowed_functions
 from sleeper.model.tables import TableRecord
 from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
-from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.places import IndexBegun, Place, begun_index, opened_objects, place_of
+from sleeper.ports.objects import InputStore
+from sleeper.storage.places import IndexBegun, Place, inputs_of, place_of
 from sleeper.tables.instance_context import InstanceContext, ProcessContext
 from sleeper.tables.table import Table, open_table, record_of
 
@@ -131,9 +130,9 @@ def connect(
 
 
 def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = False) -> Instance:
-    begun = begun_index(place.objects)
+    begun = place.begin_index()
     values = properties_at(place)
-    if values is None and (create or place.scheme == "memory"):
+    if values is None and (create or place.is_of_process):
         _make(place, {})
         values = properties_at(place)
     if values is None:
@@ -148,8 +147,8 @@ def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = F
 def _opened(
     place: Place, values: Mapping[str, str], allow: Sequence[str], begun: IndexBegun = None
 ) -> Instance:
-    process = process_context(stores=place.stores, allow_functions=allow)
-    return Instance(place.objects, values, url=place.url, process=process, index_begun=begun)
+    process = process_context(allow_functions=allow)
+    return Instance(place, values, process=process, index_begun=begun)
 
 
 def create_instance(
@@ -178,7 +177,6 @@ def process_context(
     *,
     clock: Clock = _CLOCK,
     new_id: NewId = _new_id,
-    stores: ObjectStoreSettings | None = None,
     allow_functions: Sequence[str] = (),
 ) -> ProcessContext:
     """Return what this process has for the instances that it opens.
@@ -186,14 +184,12 @@ def process_context(
     Args:
         clock: The clock; a simulation has its own.
         new_id: Makes random ids.
-        stores: How to connect to buckets.
         allow_functions: Patterns of modules whose functions tables may run in this process.
     """
     return ProcessContext(
         clock=clock,
         new_id=new_id,
         host=os.uname().nodename,
-        inputs=BucketInputs(stores or ObjectStoreSettings()),
         environment=os.environ,
         allow_functions=tuple(allow_functions),
     )
@@ -207,16 +203,16 @@ def removal_of(url: str | os.PathLike[str]) -> Removal:
     return destroy.plan_removal(place, unchecked_properties_at(place), pause=_pause, new_id=_new_id)
 
 
-def input_store() -> BucketInputs:
+def input_store() -> InputStore:
     """Return the reader of input files by URL, for use without an instance."""
-    return BucketInputs(ObjectStoreSettings.of(os.environ))
+    return inputs_of(ObjectStoreSettings.of(os.environ))
 
 
 class Instance:
     """A deployment of Sleeper: its tables, and where they are stored.
 
     An idle instance runs nothing and holds nothing open. `connect` makes it; a simulation makes it
-    directly, with any adapter, clock and ids.
+    directly, with a `Place` of any adapter, clock and ids.
 
     Attributes:
         url: Its URL.
@@ -229,22 +225,20 @@ class Instance:
 
     def __init__(
         self,
-        objects: Objects,
+        place: Place,
         values: Mapping[str, str],
         *,
-        url: str,
         process: ProcessContext | None = None,
         index_begun: IndexBegun = None,
     ) -> None:
-        self.url = url
+        self.url = place.url
         self.instance_id = values["sleeper.id"]
         self._process = process or process_context()
         self.now = self._process.clock.now
         self.ticks_s = self._process.clock.ticks_s
         self._open_context = partial(
             InstanceContext,
-            url=url,
-            objects=opened_objects(objects, self.instance_id),
+            place=place.as_opened(self.instance_id),
             process=self._process,
             reopen=(_reopen_table, (self,)),
             index_begun=index_begun,
@@ -330,7 +324,7 @@ class Instance:
             InstanceReplaced: another instance, or an older copy, is there.
             StorageFailed: the storage cannot be read.
         """
-        self._context.place.check()
+        self._context.opened.check()
         self._context.index.all()
 
     def create_table(
@@ -475,7 +469,7 @@ class Instance:
         """
         from sleeper.instance.backup import backup_instance
 
-        return backup_instance(self._context, place_of(target, self._context.inputs.settings, _now))
+        return backup_instance(self._context, place_of(target, self._context.place.stores, _now))
 
     @property
     def pause_switch(self) -> PauseSwitch:
@@ -510,11 +504,7 @@ class Instance:
         """Close what is open. A `memory://` instance ends here."""
         if self._jobs is not None:
             self._jobs.stores.close()
-        if self.url.startswith("memory:"):
-            from sleeper.storage.memory import MemoryObjects
-
-            if isinstance(self._context.objects, MemoryObjects):
-                self._context.objects.close()
+        self._context.place.close()
 
     def __enter__(self) -> Self:
         return self
@@ -523,12 +513,12 @@ class Instance:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.url.startswith("memory:"):
+        if self._context.place.is_of_process:
             raise BadRequest(
                 "a memory:// instance lives in one process and cannot be pickled; use a folder"
             )
         context = self._context
-        return _connect_again, (self.url, context.inputs.settings, context.allow_functions)
+        return _connect_again, (self.url, context.place.stores, context.allow_functions)
 
     def __repr__(self) -> str:
         return f"<Instance {self.instance_id!r} at {self.url}>"

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sleeper.errors import (
     InstanceNotFound,
@@ -35,11 +35,9 @@ from sleeper.model.formats.properties_file import (
     read_instance_properties,
     write_properties,
 )
-from sleeper.model.known_properties.deployment import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import (
     KNOWN_INSTANCE_PROPERTIES,
-    InstanceProperties,
     check_editable,
     instance_property_warnings,
     validate_instance_properties,
@@ -48,10 +46,7 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.commit import CommitWording, NextEntry, append_entry
 from sleeper.storage.object_log import CommitChecks, ObjectTransactionLog, open_log
-from sleeper.storage.places import Place, bucket_of
-
-if TYPE_CHECKING:
-    from sleeper.storage.aws.deployment import deployment
+from sleeper.storage.places import Place
 
 _ATTEMPTS: Final = 20
 _JOBS_URL: Final = "sleeper.jobs.url"
@@ -208,13 +203,8 @@ def properties_at(place: Place) -> dict[str, str] | None:
         StorageFailed: the storage cannot be read.
     """
     values = unchecked_properties_at(place)
-    if values is not None and place.deployment is not None:
-        place.deployment.check(values)
-    elif values is not None and place.url == f"s3://{values.get(CONFIG_BUCKET)}":
-        raise UrlInvalid(
-            f"{place.url} is the bucket of properties of an instance in AWS: open "
-            f"aws://{values['sleeper.id']}"
-        )
+    if values is not None:
+        place.check_properties(values)
     return values
 
 
@@ -223,7 +213,7 @@ def unchecked_properties_at(place: Place) -> dict[str, str] | None:
     try:
         return StoredProperties(place.objects, place.url).newest()
     except StorageFailed:
-        if place.deployment is None or place.deployment.has_config_bucket():
+        if not place.is_missing():
             raise
         return None
 
@@ -260,42 +250,12 @@ def make_instance(
             f"{place.url} is inside the instance at {outer}, and would be taken for a part of it: "
             "create the instance outside of that folder"
         )
-    fixed = {"sleeper.id": place.default_id, FORMAT_PROPERTY: str(INSTANCE_FORMAT)}
-    if place.deployment is not None:
-        fixed |= place.deployment.properties() | place.deployment.defaults()
-        _check_not_deployed(properties, place.deployment)
-        if properties_at(place) is not None:
-            return None
+    fixed = {**place.fixed_properties(properties), FORMAT_PROPERTY: str(INSTANCE_FORMAT)}
+    if place.has_resources and properties_at(place) is not None:
+        return None
     values = _new_values(fixed, properties)
-    if place.deployment is not None:
-        known = InstanceProperties(values)
-        from sleeper.model.jobs.kinds import QueueName
-        from sleeper.model.jobs.settings import queue_settings
-
-        settings = {name: queue_settings(known, name) for name in QueueName}
-        values |= place.deployment.make(settings, now=now, sleep=sleep, pause=pause, new_id=new_id)
-    if (bucket := bucket_of(place.objects)) is not None:
-        from sleeper.storage.objectstore import conditions
-
-        conditions.check_conditions(bucket, new_id)
+    values |= place.make(values, now=now, sleep=sleep, pause=pause, new_id=new_id)
     return values if StoredProperties(place.objects, place.url).create(values) else None
-
-
-def _check_not_deployed(
-    given: Mapping[str, PropertyValue | None], place: deployment.Deployment
-) -> None:
-    """Check that nobody sets what follows from the id of an instance in AWS."""
-    taken = {name: value for name, value in given.items() if value is not None}
-    failures = {
-        each.name: f"{each.name} cannot be set: Sleeper names the resources of {place.url}."
-        for each in DEPLOYMENT_PROPERTIES
-        if each.name in taken
-    }
-    wanted = place.names.instance_id
-    if str(taken.get("sleeper.id", wanted)) != wanted:
-        failures["sleeper.id"] = f"sleeper.id cannot be set: it is {wanted!r} at {place.url}."
-    if failures:
-        raise PropertiesInvalid(failures)
 
 
 def _new_values(

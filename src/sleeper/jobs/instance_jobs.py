@@ -10,7 +10,6 @@ from sleeper.jobs.job_tables import JobTables
 from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.settings import queue_settings
-from sleeper.storage.places import job_stores_of, jobs_url_of, results_queue
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import last_numbers
 from sleeper.tables.table import Table
@@ -64,14 +63,11 @@ def open_jobs(context: InstanceContext) -> InstanceJobs:
             it names has the jobs of another instance.
     """
     properties = context.properties
-    url = jobs_url_of(context.objects, properties.jobs.url)
-    stores = job_stores_of(
-        context.objects,
+    place, url = context.place, properties.jobs.url
+    stores = place.job_stores(
         properties.id,
-        context.url,
         url,
         {name: queue_settings(properties, name) for name in QueueName},
-        region=context.inputs.settings.region,
         now=context.clock.now,
         sleep=context.clock.sleep,
         pause=context.clock.back_off,
@@ -82,7 +78,7 @@ def open_jobs(context: InstanceContext) -> InstanceJobs:
         context.index,
         context.inputs,
         lambda record: Table(record, context),
-        names_buckets=url == "sqs",
+        names_buckets=place.jobs_url(url) == "sqs",
         last_numbers=lambda records, known: last_numbers(records, known, context),
     )
     return InstanceJobs(
@@ -93,7 +89,7 @@ def open_jobs(context: InstanceContext) -> InstanceJobs:
             context.objects,
             properties,
             context.storage_time,
-            queue=results_queue(context.inputs.settings.region),
+            queue=place.results_queue(),
         ),
         new_id=context.new_id,
         url=context.url,

@@ -1,4 +1,10 @@
-"""Which adapter serves a URL: a folder, a bucket, an instance in AWS, or this process's memory."""
+"""Which adapter serves a URL: a folder, a bucket, an instance in AWS, or this process's memory.
+
+`place_of` chooses a class by the URL. Its methods say what follows from the kind of place, so that
+nobody else asks of which class an adapter is. A store that obstore knows needs no class of its own:
+its scheme is in `model/object_stores.py`, and `objectstore/client.py` and `engine/scan/session.py`
+open it. Any other store is an adapter, and one class here.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 from urllib.parse import unquote, urlsplit
 
-from sleeper.errors import PropertiesInvalid, StorageFailed, UrlInvalid
+from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed, UrlInvalid
 from sleeper.model import paths
+from sleeper.model.known_properties.deployment import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
+from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.object_stores import (
     Bucket,
     ObjectStoreSettings,
@@ -23,7 +31,7 @@ from sleeper.model.object_stores import (
     without_credentials,
 )
 from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import Belonging, InputStore, Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.followed_log import Following
 from sleeper.storage.local.folder import FolderObjects
@@ -36,9 +44,11 @@ if TYPE_CHECKING:
     from sleeper.model.jobs.kinds import QueueName
     from sleeper.model.jobs.messages import QueueSettings
     from sleeper.ports import jobs
-    from sleeper.ports import objects as belonging_port
-    from sleeper.storage.aws.deployment import deployment as aws_deployment
-    from sleeper.storage.objectstore import objects as bucket_objects
+    from sleeper.storage.aws.deployment.deployment import Deployment
+    from sleeper.storage.memory import MemoryObjects
+    from sleeper.storage.objectstore.objects import BucketObjects
+
+_NO_SETTINGS = ObjectStoreSettings()
 
 _CONFIGURATION = (
     paths.INSTANCE_PROPERTIES,
@@ -54,52 +64,486 @@ IndexBegun = Callable[[], bytes | None] | None
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of an instance, with its adapter.
+    """The location of an instance, with its adapter, and what follows from the kind of location.
+
+    This class serves any adapter: the table index is in its objects, jobs are in memory. The
+    classes below serve the kinds of URLs, and differ in some methods. `place_of` chooses one.
 
     Attributes:
-        scheme: `file`, `memory`, `s3`, `gs` or `aws`.
         url: The URL for messages; for a folder its absolute path.
         objects: The adapter that reads and writes there.
         stores: How to connect to buckets.
-        deployment: What an instance in AWS is made of; None for others.
     """
 
-    scheme: str
     url: str
     objects: Objects
-    stores: ObjectStoreSettings
-    deployment: aws_deployment.Deployment | None = None
+    stores: ObjectStoreSettings = _NO_SETTINGS
+
+    is_of_process: ClassVar[bool] = False
+    """Whether the instance ends with this process, and is made when it is opened."""
+
+    is_dated: ClassVar[bool] = False
+    """Whether `stored_at` is the time of an object's last change, by the system's clock."""
+
+    has_resources: ClassVar[bool] = False
+    """Whether buckets and tables are made for the instance alone, before it has properties."""
 
     @property
     def default_id(self) -> str:
         """An instance id made from the folder's name (rule INS-1: at most 20 characters)."""
-        if self.deployment is not None:
-            return self.deployment.names.instance_id
         name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
         return name[:20] or "sleeper"
+
+    def close(self) -> None:
+        """End what is kept only while the instance is open."""
 
     def enclosing_instance(self) -> str | None:
         """Return the URL of an instance whose folder contains this place; None if there is none.
 
         Parents that cannot be read are skipped.
         """
-        if self.scheme == "file":
-            for parent in Path(self.url).resolve().parents:
-                if (parent / paths.INSTANCE_PROPERTIES).is_file():
-                    return str(parent)
-            return None
-        from sleeper.storage.objectstore import objects as bucket_objects
-
-        if isinstance(self.objects, bucket_objects.BucketObjects):
-            bucket, folder = split_url(self.url)
-            parts = folder.split("/")
-            for length in range(len(parts)):
-                parent_key = "/".join(parts[:length])
-                above = bucket_objects.BucketObjects(self.objects.client).under(parent_key)
-                with suppress(StorageFailed):
-                    if above.read(paths.INSTANCE_PROPERTIES) is not None:
-                        return bucket.named(parent_key).rstrip("/")
         return None
+
+    # Made once, with the instance.
+
+    def fixed_properties(self, given: Mapping[str, PropertyValue | None]) -> dict[str, str]:
+        """Return properties that a new instance has here; those given may replace some.
+
+        Raises:
+            PropertiesInvalid: one is given that follows from the place.
+        """
+        return {"sleeper.id": self.default_id}
+
+    def make(
+        self,
+        values: Mapping[str, str],
+        *,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], None],
+        pause: Callable[[int], None],
+        new_id: NewId,
+    ) -> dict[str, str]:
+        """Make what a new instance needs before its properties are stored; return further ones.
+
+        Args:
+            values: Its properties.
+            now: The clock (aware, UTC).
+            sleep: Waits for so many seconds.
+            pause: Waits before another attempt, with jitter, given how many there were.
+            new_id: Makes unique names of objects that test a bucket, and other ids.
+
+        Raises:
+            AlreadyExists: a bucket belongs to somebody else.
+            StorageFailed: the storage cannot be written, or cannot hold an instance.
+        """
+        return {}
+
+    def check_properties(self, values: Mapping[str, str]) -> None:
+        """Check that properties which were read here are those of an instance at this place.
+
+        Raises:
+            PropertiesInvalid: they name the resources of another instance.
+            UrlInvalid: they are those of an instance in AWS.
+        """
+
+    def is_missing(self) -> bool:
+        """Return whether a read may have failed because the instance has no bucket yet."""
+        return False
+
+    # Used while the instance is open.
+
+    def as_opened(self, instance_id: str) -> Self:
+        """Return the place for the use of an open instance: a folder of it is never made anew."""
+        return self
+
+    def check_opened(self) -> None:
+        """Raise `InstanceLost` if the folder of an instance that was opened is not there."""
+
+    def table_index(
+        self,
+        instance_id: str,
+        *,
+        new_id: NewId,
+        pause: Callable[[int], None],
+        checks: CommitChecks,
+        begun: IndexBegun = None,
+        following: Following | None = None,
+    ) -> TableIndex:
+        """Return the table index: in DynamoDB for an instance in AWS, else in its objects.
+
+        Args:
+            instance_id: Its `sleeper.id`.
+            new_id: Makes unique ids.
+            pause: Waits after a lost race; called with the number of races lost before.
+            checks: The checks when a change is committed to objects.
+            begun: Returns what `begin_index` began to read.
+            following: How a log of the index is followed; None for an index that is used once.
+        """
+        return object_table_index(
+            self.objects,
+            new_id=new_id,
+            pause=pause,
+            checks=checks,
+            begun=begun,
+            following=following,
+        )
+
+    def begin_index(self) -> IndexBegun:
+        """Begin to read a table index in a bucket, before its instance is known; None elsewhere."""
+        return None
+
+    def commit_checks(self, read_back: str, new_id: NewId) -> CommitChecks:
+        """Return the checks for commits to the objects.
+
+        Args:
+            read_back: The property `sleeper.statestore.commit.read.back`: auto, always or never.
+            new_id: Makes a unique id for scratch objects.
+        """
+        return CommitChecks(read_back=read_back == "always")
+
+    def jobs_url(self, url: str | None) -> str | None:
+        """Return where jobs are kept, if `sleeper.jobs.url` is `url`: `sqs` by default in AWS."""
+        return url
+
+    def job_stores(
+        self,
+        instance_id: str,
+        url: str | None,
+        settings: Mapping[QueueName, QueueSettings],
+        *,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], None],
+        pause: Callable[[int], None],
+        new_id: NewId,
+    ) -> jobs.JobStores:
+        """Return where the jobs of the instance are kept. Those in memory are new.
+
+        Args:
+            instance_id: Its `sleeper.id`.
+            url: The property `sleeper.jobs.url`: `sqs`, `sqlite://` and an absolute path, or None
+                for `services/jobs.sqlite` in a folder, and memory for an instance in memory.
+            settings: How queues deliver; one that is missing has the default settings.
+            now: The clock (aware, UTC).
+            sleep: Waits for so many seconds.
+            pause: Waits before another attempt, with jitter, given how many there were.
+            new_id: Makes an id that no other process uses.
+
+        Raises:
+            PropertiesInvalid: the instance is in a bucket, and `url` is None; or the file is there,
+                and another instance's; or names in AWS cannot have the id.
+        """
+        known = self.jobs_url(url)
+        if known == "sqs":
+            from sleeper.storage.aws.jobs.job_stores import AwsJobStores
+
+            aws = partial(
+                AwsJobStores,
+                instance_id,
+                self.url,
+                settings,
+                region=self.stores.region,
+            )
+            return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
+        check = None
+        if known is not None:
+            path = Path("/", known.removeprefix("sqlite://").lstrip("/"))
+        elif (own := self._jobs_file) is not None:
+            path, check = own, self._jobs_check
+        else:
+            from sleeper.storage.memory_jobs import MemoryJobStores
+
+            return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
+        from sleeper.storage.local.jobs.database import Owner
+        from sleeper.storage.local.jobs.job_stores import SqliteJobStores
+
+        owner = Owner(instance_id, self._real_url)
+        in_file = partial(SqliteJobStores, path, settings, owner=owner)
+        stores = in_file(now=now, sleep=sleep, new_id=new_id, check_instance=check)
+        stores.check_owner()
+        return stores
+
+    @property
+    def _jobs_file(self) -> Path | None:
+        """The file that holds jobs if no property names another; None for memory."""
+        return None
+
+    @property
+    def _jobs_check(self) -> Callable[[], None] | None:
+        """What raises `InstanceLost` if the instance that has the file is gone; None if nothing."""
+        return None
+
+    @property
+    def _real_url(self) -> str:
+        """The URL that stays the same where links lead to the instance."""
+        return self.url
+
+    def results_queue(self) -> jobs.ResultsQueue:
+        """Return what sends rows of queries to queues in SQS, in the region that their URLs name.
+
+        One whose URL names none is in the region of the place.
+        """
+        from sleeper.storage.aws import clients
+        from sleeper.storage.aws.jobs.sqs_messages import SqsResultsQueue
+
+        own = self.stores.region
+        return SqsResultsQueue(lambda region: clients.aws_client("sqs", region or own))
+
+    def inputs(self) -> InputStore:
+        """Return the reader of input files in buckets, which connects as the place does."""
+        return inputs_of(self.stores)
+
+    # Used when the instance is removed.
+
+    def belongings(
+        self, values: Mapping[str, str] | None, *, pause: Callable[[int], None]
+    ) -> list[Belonging]:
+        """Return what the instance has in AWS: queues and tables; for one in AWS buckets as well.
+
+        Args:
+            values: Its properties; None where an interrupted removal took them already.
+            pause: Waits before another attempt, given how many there were.
+
+        Raises:
+            BadRequest: a bucket does not belong to the instance; nothing may be removed.
+            StorageFailed: there is no answer.
+        """
+        from sleeper.storage.aws.deployment.belongings import AwsBelongings
+
+        instance_id = self.default_id if values is None else values["sleeper.id"]
+        region = self.stores.region
+        aws = AwsBelongings(instance_id, self.url, region=region, pause=pause)
+        return [*aws.queues(), *aws.tables()]
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder of an instance that was removed, if nothing else is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlace(Place):
+    """The memory of this process."""
+
+    objects: MemoryObjects
+
+    is_of_process: ClassVar[bool] = True
+
+    def close(self) -> None:
+        """Forget all objects."""
+        self.objects.close()
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlace(Place):
+    """A folder. Jobs are in a file in it."""
+
+    objects: FolderObjects
+
+    is_dated: ClassVar[bool] = True
+
+    def enclosing_instance(self) -> str | None:
+        """Look into each folder above."""
+        for parent in Path(self.url).resolve().parents:
+            if (parent / paths.INSTANCE_PROPERTIES).is_file():
+                return str(parent)
+        return None
+
+    def as_opened(self, instance_id: str) -> Self:
+        """Take note of the instance, if it has properties, as all have but those of tests."""
+        if signature_of(self.objects.url(paths.INSTANCE_PROPERTIES)) is None:
+            return self
+        opened = OpenedFolder(self.objects.root, instance_id)
+        return replace(self, objects=replace(self.objects, opened=opened))
+
+    def check_opened(self) -> None:
+        """Compare the file of its properties."""
+        if self.objects.opened is not None:
+            self.objects.opened.check()
+
+    @property
+    def _jobs_file(self) -> Path:
+        return Path(self.url) / paths.JOBS
+
+    @property
+    def _jobs_check(self) -> Callable[[], None] | None:
+        return None if self.objects.opened is None else self.objects.opened.check
+
+    @property
+    def _real_url(self) -> str:
+        return os.path.realpath(self.url)
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder, if nothing but temp files is in it."""
+        remove_hidden_folder(str(self.objects.root))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPlace(Place):
+    """A folder of a bucket, at any object store that `objectstore` knows."""
+
+    objects: BucketObjects
+
+    def enclosing_instance(self) -> str | None:
+        """Ask for the properties in each folder above."""
+        from sleeper.storage.objectstore.objects import BucketObjects
+
+        bucket, folder = split_url(self.url)
+        parts = folder.split("/")
+        for length in range(len(parts)):
+            parent_key = "/".join(parts[:length])
+            above = BucketObjects(self.objects.client).under(parent_key)
+            with suppress(StorageFailed):
+                if above.read(paths.INSTANCE_PROPERTIES) is not None:
+                    return bucket.named(parent_key).rstrip("/")
+        return None
+
+    def make(self, values: Mapping[str, str], *, new_id: NewId, **_: object) -> dict[str, str]:
+        """Check that the server creates an object only if it is absent."""
+        from sleeper.storage.objectstore.conditions import check_conditions
+
+        check_conditions(self.objects, new_id)
+        return {}
+
+    def check_properties(self, values: Mapping[str, str]) -> None:
+        """Refuse the bucket that holds the properties of an instance in AWS."""
+        if self.url == f"s3://{values.get(CONFIG_BUCKET)}":
+            raise UrlInvalid(
+                f"{self.url} is the bucket of properties of an instance in AWS: open "
+                f"aws://{values['sleeper.id']}"
+            )
+
+    def begin_index(self) -> IndexBegun:
+        """Begin at once."""
+        return begin_index(self.objects)
+
+    def commit_checks(self, read_back: str, new_id: NewId) -> CommitChecks:
+        """Trust Amazon; of another server, try the conditions and read entries back."""
+        return _bucket_checks(self.objects, read_back, new_id)
+
+    @property
+    def _jobs_file(self) -> Path:
+        raise PropertiesInvalid(
+            {
+                "sleeper.jobs.url": f"{self.url} is in a bucket, which cannot hold queues: set "
+                "sleeper.jobs.url to sqs, or to sqlite:///and/an/absolute/path on the machine that "
+                "runs jobs."
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsPlace(Place):
+    """Buckets, tables in DynamoDB and queues that are made for the instance alone.
+
+    Attributes:
+        deployment: Their names.
+        bucket: The bucket of its tables.
+    """
+
+    deployment: Deployment
+    bucket: BucketObjects
+
+    has_resources: ClassVar[bool] = True
+
+    @property
+    def default_id(self) -> str:
+        """The id that the URL names. It cannot be another."""
+        return self.deployment.names.instance_id
+
+    def fixed_properties(self, given: Mapping[str, PropertyValue | None]) -> dict[str, str]:
+        """Name all resources."""
+        taken = {name: value for name, value in given.items() if value is not None}
+        failures = {
+            each.name: f"{each.name} cannot be set: Sleeper names the resources of {self.url}."
+            for each in DEPLOYMENT_PROPERTIES
+            if each.name in taken
+        }
+        wanted = self.default_id
+        if str(taken.get("sleeper.id", wanted)) != wanted:
+            failures["sleeper.id"] = f"sleeper.id cannot be set: it is {wanted!r} at {self.url}."
+        if failures:
+            raise PropertiesInvalid(failures)
+        return {
+            "sleeper.id": wanted,
+            **self.deployment.properties(),
+            **self.deployment.defaults(),
+        }
+
+    def make(
+        self,
+        values: Mapping[str, str],
+        *,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], None],
+        pause: Callable[[int], None],
+        new_id: NewId,
+    ) -> dict[str, str]:
+        """Make all resources that are missing, and check the bucket of tables."""
+        from sleeper.model.jobs.kinds import QueueName
+        from sleeper.model.jobs.settings import queue_settings
+        from sleeper.model.known_properties.typed import InstanceProperties
+        from sleeper.storage.objectstore.conditions import check_conditions
+
+        known = InstanceProperties(values)
+        settings = {name: queue_settings(known, name) for name in QueueName}
+        made = self.deployment.make(settings, now=now, sleep=sleep, pause=pause, new_id=new_id)
+        check_conditions(self.bucket, new_id)
+        return made
+
+    def check_properties(self, values: Mapping[str, str]) -> None:
+        """Compare them with the names of the resources."""
+        self.deployment.check(values)
+
+    def is_missing(self) -> bool:
+        """Ask for the bucket of properties."""
+        return not self.deployment.has_config_bucket()
+
+    def table_index(
+        self,
+        instance_id: str,
+        *,
+        new_id: NewId,
+        pause: Callable[[int], None],
+        checks: CommitChecks,
+        begun: IndexBegun = None,
+        following: Following | None = None,
+    ) -> TableIndex:
+        """Return the one in DynamoDB."""
+        from sleeper.storage.aws.deployment.deployment import instance_tables
+        from sleeper.storage.aws.deployment.table_index import DynamoTableIndex
+
+        tables = instance_tables(instance_id, self.stores.region, pause=pause, new_id=new_id)
+        return DynamoTableIndex(tables, self.objects, pause=pause)
+
+    def commit_checks(self, read_back: str, new_id: NewId) -> CommitChecks:
+        """Treat the bucket of tables as any bucket."""
+        return _bucket_checks(self.bucket, read_back, new_id)
+
+    def jobs_url(self, url: str | None) -> str | None:
+        """Return `sqs`, unless a property names something else."""
+        return "sqs" if url is None else url
+
+    def belongings(
+        self, values: Mapping[str, str] | None, *, pause: Callable[[int], None]
+    ) -> list[Belonging]:
+        """Return all resources, if the properties are those of this instance."""
+        names = self.deployment.names
+        if values is not None and values["sleeper.id"] != names.instance_id:
+            raise BadRequest(
+                f"nothing was removed: bucket {names.config_bucket} is that of instance "
+                f"{values['sleeper.id']!r}, not of {names.instance_id!r}. Destroy "
+                f"aws://{values['sleeper.id']}."
+            )
+        return self.deployment.belongings(pause=pause)
+
+
+def _bucket_checks(bucket: BucketObjects, read_back: str, new_id: NewId) -> CommitChecks:
+    if bucket.client.is_amazon:
+        return CommitChecks(read_back=read_back == "always")
+    from sleeper.storage.objectstore import conditions
+
+    return CommitChecks(
+        before_append=partial(conditions.check_conditions_once, bucket, new_id),
+        read_back=read_back != "never",
+    )
 
 
 def place_of(
@@ -131,13 +575,13 @@ def place_of(
     if scheme == "file":
         return _folder(Path(unquote(urlsplit(text).path)), stores, now)
     if scheme == "memory":
-        from sleeper.storage import memory
+        from sleeper.storage.memory import MemoryObjects
 
-        return Place("memory", "memory://", memory.MemoryObjects(now=now), stores)
+        return MemoryPlace("memory://", MemoryObjects(now=now), stores)
     if scheme == "aws":
-        from sleeper.storage.aws.deployment import names as aws_names
+        from sleeper.storage.aws.deployment.names import instance_id_of
 
-        return _in_aws(aws_names.instance_id_of(text), stores)
+        return _in_aws(instance_id_of(text), stores)
     if is_bucket_url(text):
         return _bucket(text, stores)
     if scheme in ("http", "https"):
@@ -149,6 +593,13 @@ def place_of(
         f"cannot open {without_credentials(text)!r}: an instance is a folder, file:// and a path, "
         "s3://bucket/folder, aws:// and an id, or memory://"
     )
+
+
+def inputs_of(stores: ObjectStoreSettings) -> InputStore:
+    """Return the reader of input files by URL, for use without an instance."""
+    from sleeper.storage.objectstore.inputs import BucketInputs
+
+    return BucketInputs(stores)
 
 
 def checked_folder(target: object) -> Path | str:
@@ -176,260 +627,57 @@ def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
     """Return the adapter for a folder that `checked_folder` returned. Nothing is read."""
     if isinstance(folder, Path):
         return FolderObjects(folder)
-    from sleeper.storage.objectstore import client
-    from sleeper.storage.objectstore import objects as bucket_objects
+    from sleeper.storage.objectstore.client import Client
+    from sleeper.storage.objectstore.objects import BucketObjects
 
     bucket, key = split_url(folder)
-    return bucket_objects.BucketObjects(client.Client(bucket, stores)).under(key)
-
-
-def opened_objects(objects: Objects, instance_id: str) -> Objects:
-    """Return the objects of an instance that is opened: a folder that is never made anew."""
-    if not isinstance(objects, FolderObjects):
-        return objects
-    if signature_of(objects.url(paths.INSTANCE_PROPERTIES)) is None:
-        return objects  # a test made it without properties
-    return replace(objects, opened=OpenedFolder(objects.root, instance_id))
-
-
-def check_folder(objects: Objects) -> None:
-    """Raise `InstanceLost` if the folder of an instance that was opened is not there any more."""
-    if isinstance(objects, FolderObjects) and objects.opened is not None:
-        objects.opened.check()
-
-
-def is_folder(objects: Objects) -> bool:
-    """Return whether objects are files in a folder."""
-    return isinstance(objects, FolderObjects)
-
-
-def bucket_of(objects: Objects) -> bucket_objects.BucketObjects | None:
-    """Return the bucket of an instance's tables; None for an instance that is in no bucket."""
-    if isinstance(objects, FolderObjects):
-        return None
-    from sleeper.storage.objectstore import objects as bucket_objects
-    from sleeper.storage.objectstore import routed_objects
-
-    found = objects.rest if isinstance(objects, routed_objects.RoutedObjects) else objects
-    return found if isinstance(found, bucket_objects.BucketObjects) else None
-
-
-def table_index_of(
-    objects: Objects,
-    instance_id: str,
-    stores: ObjectStoreSettings,
-    *,
-    new_id: NewId,
-    pause: Callable[[int], None],
-    checks: CommitChecks,
-    begun: IndexBegun = None,
-    following: Following | None = None,
-) -> TableIndex:
-    """Return the table index of an instance: in DynamoDB for one in AWS, else in its objects.
-
-    Args:
-        objects: The instance's objects.
-        instance_id: Its `sleeper.id`.
-        stores: How to connect to buckets.
-        new_id: Makes unique ids.
-        pause: Waits after a lost race; called with the number of races lost before.
-        checks: The checks when a change is committed to objects.
-        begun: Returns what `begun_index` began to read.
-        following: How a log of the index is followed; None for an index that is used once.
-    """
-    if _is_in_aws(objects):
-        from sleeper.storage.aws.deployment import deployment as aws_deployment
-        from sleeper.storage.aws.deployment import table_index
-
-        tables = aws_deployment.instance_tables(
-            instance_id, stores.region, pause=pause, new_id=new_id
-        )
-        return table_index.DynamoTableIndex(tables, objects, pause=pause)
-    return object_table_index(
-        objects, new_id=new_id, pause=pause, checks=checks, begun=begun, following=following
-    )
-
-
-def _is_in_aws(objects: Objects) -> bool:
-    """Return whether these are the objects of an instance in AWS."""
-    if isinstance(objects, FolderObjects):
-        return False
-    from sleeper.storage.objectstore.routed_objects import RoutedObjects
-
-    return isinstance(objects, RoutedObjects)
-
-
-def begun_index(objects: Objects) -> IndexBegun:
-    """Begin to read a table index in a bucket, before its instance is known; None elsewhere."""
-    return None if bucket_of(objects) is not objects else begin_index(objects)
-
-
-def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChecks:
-    """Return the checks for commits to `objects`.
-
-    Args:
-        objects: The instance's objects.
-        read_back: The property `sleeper.statestore.commit.read.back`: auto, always or never.
-        new_id: Makes a unique id for scratch objects.
-    """
-    bucket = bucket_of(objects)
-    if bucket is None or bucket.client.is_amazon:
-        return CommitChecks(read_back=read_back == "always")
-    from sleeper.storage.objectstore import conditions
-
-    return CommitChecks(
-        before_append=partial(conditions.check_conditions_once, bucket, new_id),
-        read_back=read_back != "never",
-    )
-
-
-def aws_belongings(
-    values: Mapping[str, str], url: str, region: str | None, pause: Callable[[int], None]
-) -> list[belonging_port.Belonging]:
-    """Return the queues and the tables in DynamoDB of an instance in a folder or a bucket.
-
-    Args:
-        values: Its properties.
-        url: Where it is.
-        region: The region of AWS; None for the one that boto3 finds.
-        pause: Waits before another attempt, given how many there were.
-    """
-    from sleeper.storage.aws.deployment import belongings
-
-    aws = belongings.AwsBelongings(values["sleeper.id"], url, region=region, pause=pause)
-    return [*aws.queues(), *aws.tables()]
-
-
-def remove_empty_folder(objects: Objects) -> None:
-    """Remove the folder of an instance that was removed, if nothing else is in it."""
-    if isinstance(objects, FolderObjects):
-        remove_hidden_folder(str(objects.root))
-
-
-def jobs_url_of(objects: Objects, url: str | None) -> str | None:
-    """Return where jobs are kept, if `sleeper.jobs.url` is `url`: `sqs` by default in AWS."""
-    return "sqs" if url is None and _is_in_aws(objects) else url
-
-
-def job_stores_of(
-    objects: Objects,
-    instance_id: str,
-    instance_url: str,
-    url: str | None,
-    settings: Mapping[QueueName, QueueSettings],
-    *,
-    region: str | None,
-    now: Callable[[], datetime],
-    sleep: Callable[[float], None],
-    pause: Callable[[int], None],
-    new_id: NewId,
-) -> jobs.JobStores:
-    """Return where the jobs of an instance are kept. Those in memory are new.
-
-    Args:
-        objects: The instance's objects.
-        instance_id: Its `sleeper.id`.
-        instance_url: Where the instance is.
-        url: The property `sleeper.jobs.url`: `sqs`, `sqlite://` and an absolute path, or None for
-            `services/jobs.sqlite` in a folder, and memory for an instance in memory.
-        settings: How queues deliver; one that is missing has the default settings.
-        region: The region of AWS; None for the one that boto3 finds.
-        now: The clock (aware, UTC).
-        sleep: Waits for so many seconds.
-        pause: Waits before another attempt, with jitter, given how many there were.
-        new_id: Makes an id that no other process uses.
-
-    Raises:
-        PropertiesInvalid: the instance is in a bucket, and `url` is None; or the file is there,
-            and another instance's; or names in AWS cannot have the id.
-    """
-    if url == "sqs":
-        from sleeper.storage.aws.jobs import job_stores as aws_job_stores
-
-        aws = partial(
-            aws_job_stores.AwsJobStores, instance_id, instance_url, settings, region=region
-        )
-        return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
-    is_folder, check = isinstance(objects, FolderObjects), None
-    if url is not None:
-        path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
-    elif isinstance(objects, FolderObjects):
-        path = Path(instance_url) / paths.JOBS
-        check = objects.opened.check if objects.opened else None
-    elif bucket_of(objects) is not None:
-        raise PropertiesInvalid(
-            {
-                "sleeper.jobs.url": f"{instance_url} is in a bucket, which cannot hold queues: set "
-                "sleeper.jobs.url to sqs, or to sqlite:///and/an/absolute/path on the machine that "
-                "runs jobs."
-            }
-        )
-    else:
-        from sleeper.storage import memory_jobs as memory_job_stores
-
-        return memory_job_stores.MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
-    from sleeper.storage.local.jobs import database as sqlite_owner
-    from sleeper.storage.local.jobs import job_stores as sqlite_job_stores
-
-    owner = sqlite_owner.Owner(
-        instance_id, os.path.realpath(instance_url) if is_folder else instance_url
-    )
-    in_file = partial(sqlite_job_stores.SqliteJobStores, path, settings, owner=owner)
-    stores = in_file(now=now, sleep=sleep, new_id=new_id, check_instance=check)
-    stores.check_owner()
-    return stores
-
-
-def results_queue(region: str | None) -> jobs.ResultsQueue:
-    """Return what sends rows of queries to queues in SQS.
-
-    Args:
-        region: The region of queues whose URLs name none; None for the one that boto3 finds.
-    """
-    from sleeper.storage.aws import clients
-    from sleeper.storage.aws.jobs import sqs_messages
-
-    return sqs_messages.SqsResultsQueue(lambda named: clients.aws_client("sqs", named or region))
+    return BucketObjects(Client(bucket, stores)).under(key)
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:
     root = path.expanduser().absolute()
-    return Place("file", str(root), FolderObjects(root, now=now), stores)
+    return FolderPlace(str(root), FolderObjects(root, now=now), stores)
 
 
 def _bucket(text: str, stores: ObjectStoreSettings) -> Place:
-    from sleeper.storage.objectstore import client
-    from sleeper.storage.objectstore import objects as bucket_objects
+    from sleeper.storage.objectstore.client import Client
+    from sleeper.storage.objectstore.objects import BucketObjects
 
     bucket, folder = split_url(text)
-    objects = bucket_objects.BucketObjects(client.Client(bucket, stores)).under(folder)
-    return Place(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)
+    objects = BucketObjects(Client(bucket, stores)).under(folder)
+    return BucketPlace(bucket.named(folder).rstrip("/"), objects, stores)
 
 
 def _in_aws(instance_id: str, stores: ObjectStoreSettings) -> Place:
-    from sleeper.storage.aws.deployment import names as aws_names
+    from sleeper.storage.aws.deployment.names import aws_identity
 
-    identity = aws_names.aws_identity(stores.region)
+    identity = aws_identity(stores.region)
     here = replace(stores, region=identity.region)
-    from sleeper.storage.aws.deployment import deployment as aws_deployment
+    from sleeper.storage.aws.deployment.deployment import Deployment
 
-    deployment = aws_deployment.Deployment.of(instance_id, identity, here.endpoint)
+    deployment = Deployment.of(instance_id, identity, here.endpoint)
     names = deployment.names
 
-    from sleeper.storage.objectstore import client
-    from sleeper.storage.objectstore import objects as bucket_objects
+    from sleeper.storage.objectstore.client import Client
+    from sleeper.storage.objectstore.objects import BucketObjects
 
-    def objects(bucket: str) -> bucket_objects.BucketObjects:
-        return bucket_objects.BucketObjects(client.Client(Bucket("s3", bucket), here))
+    def objects(bucket: str) -> BucketObjects:
+        return BucketObjects(Client(Bucket("s3", bucket), here))
+
+    from sleeper.storage.objectstore.routed_objects import Route, RoutedObjects
 
     config = objects(names.config_bucket)
-    from sleeper.storage.objectstore import routed_objects
-
     routes = (
-        *(routed_objects.Route(start, config, start) for start in _CONFIGURATION),
-        routed_objects.Route("query_results/", objects(names.query_results_bucket), ""),
-        routed_objects.Route("bulk_export/", objects(names.bulk_export_bucket), ""),
-        routed_objects.Route("bulk_import/", objects(names.bulk_import_bucket), "bulk_import/"),
+        *(Route(start, config, start) for start in _CONFIGURATION),
+        Route("query_results/", objects(names.query_results_bucket), ""),
+        Route("bulk_export/", objects(names.bulk_export_bucket), ""),
+        Route("bulk_import/", objects(names.bulk_import_bucket), "bulk_import/"),
     )
-    data = routed_objects.RoutedObjects(objects(names.data_bucket), routes)
-    return Place("aws", deployment.url, data, here, deployment)
+    bucket = objects(names.data_bucket)
+    return AwsPlace(
+        url=deployment.url,
+        objects=RoutedObjects(bucket, routes),
+        stores=here,
+        deployment=deployment,
+        bucket=bucket,
+    )

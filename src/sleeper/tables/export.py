@@ -114,7 +114,7 @@ def _write_to(
     table: OpenTable, target: Path | str, write: Callable[[ExportTarget], Exported]
 ) -> Exported:
     export_id = table.context.new_id()
-    stores = table.context.inputs.settings
+    stores = table.context.place.stores
     try:
         if isinstance(target, str):
             return write(ExportTarget(place=objects_of(target, stores), export_id=export_id))

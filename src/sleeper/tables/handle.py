@@ -229,7 +229,7 @@ class TableHandle:
             self.schema,
             properties.processing(self.schema).allowing(self._context.allow_functions),
             temp_folder=self._context.temp_folder,
-            stores=self._context.inputs.settings,
+            stores=self._context.place.stores,
         )
         if before is not None and _state_place(before.properties) == _state_place(properties):
             store = before.store

@@ -76,7 +76,7 @@ def open_for_spark(table: OpenTable) -> SparkTable:
             schema=table.schema,
             processing=table.reader.processing,
             temp_folder=context.temp_folder,
-            stores=context.inputs.settings,
+            stores=context.place.stores,
         ),
         store=table.store,
         log=table.store.log,

@@ -23,7 +23,6 @@ from sleeper.state.stores.moves import MoveNotes, StatePlace
 from sleeper.state.transaction_json import decode_entry
 from sleeper.storage.followed_log import FollowedLog, Following
 from sleeper.storage.object_log import open_log
-from sleeper.storage.places import is_folder
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.tables.instance_context import InstanceContext
 
@@ -61,6 +60,7 @@ class _Place:
         properties: The table's properties.
         context: The instance.
         is_new: Whether there may be no state yet.
+        is_dated: As in `Place`, for the files.
     """
 
     table_id: str
@@ -72,6 +72,7 @@ class _Place:
     properties: TableProperties
     context: InstanceContext
     is_new: bool
+    is_dated: bool
 
 
 def open_state_store(
@@ -82,6 +83,7 @@ def open_state_store(
     context: InstanceContext,
     *,
     is_new: bool = False,
+    is_dated: bool | None = None,
 ) -> StateStore:
     """Open the state store of a table. Nothing is read yet.
 
@@ -93,6 +95,7 @@ def open_state_store(
         context: Its instance.
         is_new: Whether there may be no state yet, because the table is being created, or its state
             is being moved there.
+        is_dated: As in `Place`, for a folder that is not at the place of the instance.
 
     Raises:
         PropertiesInvalid: there is no such state store.
@@ -108,6 +111,7 @@ def open_state_store(
         properties=properties,
         context=context,
         is_new=is_new,
+        is_dated=context.place.is_dated if is_dated is None else is_dated,
     )
     return _OPENERS[properties.state_store](place)
 
@@ -273,7 +277,7 @@ def _store_on_log(
         found_empty=partial(_check_no_table, place) if is_remote else lambda: None,
         first=1 if place.here is None else place.here.number,
         is_remote=is_remote or not is_log_in_objects,
-        is_dated=is_log_in_objects and is_folder(place.files),
+        is_dated=is_log_in_objects and place.is_dated,
     )
     store = TransactionLogStateStore(
         FollowedLog(log, following),
@@ -301,7 +305,7 @@ def _check_no_table(place: _Place) -> None:
     """
     record = place.context.index.by_id(place.table_id)
     if record is not None and TableProperties(record.properties).state_move == place.here:
-        raise place.context.place.lost(f"table {record.name!r}: its log has no entries")
+        raise place.context.opened.lost(f"table {record.name!r}: its log has no entries")
 
 
 def _lost(place: _Place, what: str) -> SleeperError:
@@ -321,7 +325,7 @@ def _lost(place: _Place, what: str) -> SleeperError:
             f"the state of table {record.name!r} was moved to another state store, so nothing was "
             "written. Try again: each call looks where the state is."
         )
-    return place.context.place.lost(f"table {record.name!r}: {what}")
+    return place.context.opened.lost(f"table {record.name!r}: {what}")
 
 
 def _items_in_dynamodb(place: _Place) -> StateStore:
@@ -380,7 +384,7 @@ def _dynamo_tables(context: InstanceContext) -> dynamo_tables.DynamoTables:
     from sleeper.storage.aws import clients, dynamo_tables
 
     return dynamo_tables.DynamoTables(
-        partial(clients.aws_client, "dynamodb", context.inputs.settings.region),
+        partial(clients.aws_client, "dynamodb", context.place.stores.region),
         clients.resource_prefix(context.properties.id),
         pause=context.clock.back_off,
         new_id=context.new_id,

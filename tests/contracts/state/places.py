@@ -18,7 +18,9 @@ from sleeper.model.tables import StateMove
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.revision_store import RevisionStateStore
+from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import FolderPlace, Place
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import open_state_store
 from tests.simulated_process import simulated_process
@@ -28,6 +30,13 @@ from tests.unit.state.small_tables import NOON, SCHEMA
 IDS = count()
 CLASS_NAME = "sleeper.table.statestore.classname"
 ATTEMPTS = "sleeper.table.statestore.transactionlog.add.transaction.max.attempts"
+
+
+def place_at(objects: Objects) -> Place:
+    """Return the place of an instance in these objects; not of one in a bucket or in AWS."""
+    if isinstance(objects, FolderObjects):
+        return FolderPlace(str(objects.root), objects)
+    return Place("memory://", objects)
 
 
 class Clock:
@@ -119,8 +128,7 @@ class StatePlace:
     ) -> StateStore:
         context = InstanceContext(
             InstanceProperties({"sleeper.id": self.instance_id}),
-            url="memory://",
-            objects=self.objects,
+            place=place_at(self.objects),
             process=simulated_process(
                 now=self.clock.now,
                 ticks_s=self.clock.ticks_s,

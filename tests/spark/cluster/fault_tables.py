@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sleeper
-from sleeper.instance.instance import Instance, process_context
+from sleeper.instance.instance import Instance
+from sleeper.storage.places import Place
 from tests.spark.cluster.faulty_files import Fault, Faults, FaultyFiles, FaultyInputs, noted
 from tests.spark.test_bulk_import import numbers, table_of
 
@@ -89,12 +90,8 @@ class Scene:
 def faulty_table(instance: Instance, name: str, faults: Faults):
     """Open a table on storage, and for input, with faults."""
     objects = FaultyFiles(instance._context.objects, faults)
-    stores = instance._context.inputs.settings
-    faulty = Instance(
-        objects,
-        {"sleeper.id": instance.instance_id},
-        url=instance.url,
-        process=process_context(stores=stores),
-    )
+    stores = instance._context.place.stores
+    place = Place(instance.url, objects, stores)
+    faulty = Instance(place, {"sleeper.id": instance.instance_id})
     faulty._context.inputs = FaultyInputs(faults, stores)
     return faulty.table(name)

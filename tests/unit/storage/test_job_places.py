@@ -12,7 +12,7 @@ from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import NewMessage, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties, validate_instance_properties
 from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.storage.places import job_stores_of, place_of
+from sleeper.storage.places import place_of
 from tests.contracts.jobs.clock import Clock, numbered
 
 SETTINGS = {QueueName.COMMIT: QueueSettings(fifo=True)}
@@ -24,15 +24,12 @@ def open_stores(instance_url, jobs_url=None, instance_id="demo"):
     place = place_of(instance_url, ObjectStoreSettings(), clock.now)
     properties = InstanceProperties({"sleeper.jobs.url": jobs_url or ""})
     how = {
-        "region": None,
         "now": clock.now,
         "sleep": clock.sleep,
         "pause": lambda attempt: None,
         "new_id": numbered("id-"),
     }
-    return job_stores_of(
-        place.objects, instance_id, place.url, properties.jobs.url, SETTINGS, **how
-    )
+    return place.job_stores(instance_id, properties.jobs.url, SETTINGS, **how)
 
 
 def send_one(stores):

@@ -22,6 +22,7 @@ from sleeper.state.stores.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.places import Place
 from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
 from sleeper.tables.create import add_table
 from sleeper.tables.ingest import IngestResult, ingest
@@ -124,8 +125,7 @@ def context_of(objects: MemoryObjects, new_id: Counting) -> InstanceContext:
     """The context of an instance of some objects, on a clock that stands still."""
     return InstanceContext(
         InstanceProperties({"sleeper.id": "small"}),
-        url="memory://",
-        objects=objects,
+        place=Place("memory://", objects),
         process=simulated_process(now=lambda: NOON, new_id=new_id),
         reopen=(object, ()),
     )

@@ -10,6 +10,7 @@ import pytest
 
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import Place
 from tests.simulated_process import simulated_process
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -25,9 +26,8 @@ class World:
         self.looks = 0
         numbers = count()
         self.instance = Instance(
-            Stopping(MemoryObjects(lambda: self.now), self),
+            Place("memory://", Stopping(MemoryObjects(lambda: self.now), self)),
             {"sleeper.id": "late"},
-            url="memory://",
             process=simulated_process(
                 now=lambda: self.now,
                 new_id=lambda: f"{next(numbers):08x}-0000-4000-8000-000000000000",

@@ -95,8 +95,8 @@ BUGS = (
     Bug(
         name="half-an-instance-opens",
         breaks="An instance that names other buckets in its properties is opened.",
-        module="instance/properties.py",
-        right="        place.deployment.check(values)",
+        module="storage/places.py",
+        right="        self.deployment.check(values)",
         wrong="        pass",
         tests=NONSENSE,
     ),

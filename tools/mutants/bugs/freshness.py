@@ -56,7 +56,7 @@ BUGS = (
         name="own-change-of-the-index-missed",
         breaks="Within the allowed age a process does not see properties that it has set.",
         module="tables/instance_context.py",
-        right="self.index = NotedTableIndex(index, OwnChanges(url))",
+        right="self.index = NotedTableIndex(index, OwnChanges(place.url))",
         wrong="self.index = index",
         tests=MAX_AGE,
     ),
