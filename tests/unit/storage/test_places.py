@@ -61,7 +61,7 @@ def test_a_place_is_pickled_with_its_settings(url, tmp_path):
     ],
 )
 def test_the_default_id_is_made_from_the_name_of_the_folder(url, wanted):
-    """Twenty characters at most (spec INS-1)."""
+    """Twenty characters at most (rule INS-1)."""
     assert place(url).default_id == wanted
 
 
