@@ -76,9 +76,9 @@ def open_revisions(place):
         RevisionsInObjects(place.files, place.schema),
         place.schema,
         storage_time=context.storage_time,
-        ticks_s=context.ticks_s,
+        ticks_s=context.clock.ticks_s,
         new_id=context.new_id,
-        pause=context.pause,
+        pause=context.clock.back_off,
         here=place.here,
     )
 

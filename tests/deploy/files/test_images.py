@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -118,13 +119,10 @@ class TestRequirements:
             )
             for name in ("image", "dev")
         }
-        project = (ROOT / "pyproject.toml").read_text()
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        extras = project["optional-dependencies"]
         asked = {
-            name
-            for extra in ("aws", "server", "client")
-            for name in re.findall(
-                r'"([\w-]+)>=', re.search(rf"^{extra} = \[(.*)\]", project, re.MULTILINE)[1]
-            )
+            item.split(">=")[0] for extra in ("aws", "server", "client") for item in extras[extra]
         }
 
         assert asked | {"awslambdaric"} <= pins["image"].keys()

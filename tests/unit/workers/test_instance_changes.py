@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -95,7 +96,8 @@ def test_looks_are_a_minute_apart(url, monkeypatch):
     """Given a worker that asks before each message, then the storage is asked once a minute."""
     instance = sleeper.connect(url)
     time = iter([0.0, 10.0, 59.0, 61.0, 62.0])
-    monkeypatch.setattr(instance, "ticks_s", lambda: next(time))
+    clock = replace(instance.clock, ticks_s=lambda: next(time))
+    monkeypatch.setattr(instance, "_process", replace(instance._process, clock=clock))
     look = PropertiesLook(instance)
     change(url, {BATCH: 5})
 
