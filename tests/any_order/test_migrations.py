@@ -26,6 +26,7 @@ from sleeper.errors import (
     TableNotFound,
 )
 from sleeper.storage.memory import MemoryObjects
+from sleeper.tables.migrate_state import MigrationResult
 from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed
 from tests.any_order.second_store import LOG, REVISIONS, install
 from tests.any_order.whole_instance import (
@@ -250,7 +251,9 @@ class TestOvertaken:
         act = lambda copy: opened(copy).delete_table("t")  # noqa: E731 - one of a kind
         for copy, outcome, done in self.overtaken(objects, other(kind), act):
             assert done is None
-            assert isinstance(outcome, TableNotFound), outcome
+            # The last look at the index compares it after it was read: a deletion in between comes
+            # after the move, and removes what that has made.
+            assert isinstance(outcome, TableNotFound | MigrationResult), outcome
             left = [i.key for i in copy.listing() if "/states/" in i.key or "/statestore/" in i.key]
             assert left == []
 
