@@ -72,7 +72,8 @@ def test_a_missing_item_of_a_log_in_dynamodb_is_found(instance, last):
     """Given an entry that is gone, or the one after it, then the log has a gap."""
     table = filled(instance, STORES[1])
     dynamo = boto3.client("dynamodb", region_name=REGION)
-    (name,) = (each for each in dynamo.list_tables()["TableNames"] if instance.instance_id in each)
+    pages = dynamo.get_paginator("list_tables").paginate()
+    (name,) = (n for page in pages for n in page["TableNames"] if instance.instance_id in n)
     schema = dynamo.describe_table(TableName=name)["Table"]["KeySchema"]
     keys = [each["AttributeName"] for each in schema]
     items = [
