@@ -22,9 +22,6 @@ if TYPE_CHECKING:  # which need an extra
     from sleeper.deploy.flow.removal import DeployedRemoval
 
 
-_RETAIN = "sleeper.retain.infra.after.destroy"
-
-
 @click.command()
 @click.argument("url")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -87,14 +84,17 @@ def _deployed(url: str, data: Removal | None) -> tuple[DeployedRemoval, Deployed
 
 
 def _destroy_deployed(found: DeployedRemoval, stacks: DeployedStacks, *, yes: bool) -> None:
+    from sleeper.deploy.flow.removal import RETAIN
+    from sleeper.storage.aws.deployment.names import instance_id_of
+
     for name in found.stacks:
         say(f"stack {name}")
     _show(() if found.keeps_data else found.belongings)
     if found.keeps_data:
-        say(f"buckets and tables stay with all they hold: {_RETAIN} is true")
+        say(f"buckets and tables stay with all they hold: {RETAIN} is true")
     if not yes:
         tables = () if found.keeps_data else found.table_names
-        _confirm(found.url, tables, found.url.removeprefix("aws://").removesuffix("/"))
+        _confirm(found.url, tables, instance_id_of(found.url))
     pause = None
     if found.data is not None and found.data.values is not None:
         pause = connect(found.url).pause_switch
