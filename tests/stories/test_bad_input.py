@@ -186,11 +186,11 @@ class TestRows:
 
         assert table.query().to_pylist() == [GOOD, GOOD]
 
-    def test_a_frame_whose_index_has_no_name(self, instance, table):
-        """What pandas holds in an unnamed index is not lost without a word."""
-        frame = pd.DataFrame([GOOD], index=["row-1"])
+    def test_a_frame_whose_index_is_no_column(self, instance, table):
+        """What pandas holds in a named index is not lost without a word."""
+        frame = pd.DataFrame([GOOD], index=pd.Index(["row-1"], name="label"))
 
-        refused(instance, table, frame, InputSchemaMismatch, "index without a name")
+        refused(instance, table, frame, InputSchemaMismatch, "['label']", "reset_index(drop=True)")
 
     @pytest.mark.parametrize("data", [7, None, [1, 2], ["b", 2], object()])
     def test_what_holds_no_rows(self, instance, table, data):

@@ -8,7 +8,27 @@ VALUES = ("tests/stories/test_values_unchanged.py",)
 
 TEXT_INPUTS = ("tests/stories/test_text_inputs.py",)
 
+FRAMES = ("tests/unit/engine/inputs/test_pandas_frames.py",)
+
+DICTS = ("tests/unit/engine/inputs/test_sources.py", "-k", "TestDicts")
+
 BUGS = (
+    Bug(
+        name="index-of-pandas-lost",
+        breaks="An index with a name that the table does not have is dropped in silence.",
+        module="engine/inputs/pandas_frames.py",
+        right="    if strange and not ignore_extra_columns:",
+        wrong="    if strange and len(strange) > 1:",
+        tests=FRAMES,
+    ),
+    Bug(
+        name="misspelt-fields-of-dicts-dropped",
+        breaks="A misspelt field of dicts is dropped, and null stored in its place.",
+        module="engine/inputs/dict_rows.py",
+        right="            _refuse_misspelt(chunk, arrow_schema, origin)\n",
+        wrong="",
+        tests=DICTS,
+    ),
     Bug(
         name="floats-of-text-made-infinite",
         breaks="A number of CSV that is too large for its type becomes infinite.",

@@ -6,15 +6,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Protocol, TypeGuard
 
 import pyarrow as pa
 
 from sleeper.columns.any_values import checked_column
-from sleeper.columns.python_values import MISFITS, first_misfit, python_array
 from sleeper.engine.arrow_schema import check_columns, conform
+from sleeper.engine.inputs.dict_rows import batches_of_dicts
 from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
+from sleeper.engine.inputs.pandas_frames import NAME as FRAME
+from sleeper.engine.inputs.pandas_frames import check_frame, frame_batches, is_pandas
 from sleeper.engine.inputs.text_files import TextFiles, kind_of
 from sleeper.engine.inputs.text_values import BATCH_ROWS_MAX, small_batches
 from sleeper.engine.panics import translated_panics
@@ -140,75 +142,6 @@ def table_of_columns(columns: Mapping[Any, Any], arrow_schema: pa.Schema) -> pa.
     return pa.table({**found, **extra})
 
 
-# ---------------------------------------------------------------- dict rows
-#
-# Converts rows given as Python dicts to Arrow, a few thousand at a time.
-#
-# pyarrow fills missing fields with null and ignores unknown ones. Here rows are refused for both,
-# and for each value that `python_array` refuses.
-
-_ROWS_AT_ONCE = 10_000
-
-
-def batches_of_dicts(
-    rows: Iterable[Mapping[str, Any]], arrow_schema: pa.Schema, origin: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows as batches of `arrow_schema`. A field whose value is None is null.
-
-    Raises:
-        InputSchemaMismatch: a row has a field that the table does not have, lacks a required one,
-            or has a value that does not fit its field. Rows are counted from 0.
-    """
-    remaining = iter(rows)
-    done = 0
-    while chunk := list(islice(remaining, _ROWS_AT_ONCE)):
-        _check_fields(chunk, arrow_schema, origin, done)
-        arrays = [
-            field_array([row.get(field.name) for row in chunk], field, origin, done)
-            for field in arrow_schema
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
-        done += len(chunk)
-
-
-def _check_fields(
-    chunk: Sequence[Mapping[str, Any]], arrow_schema: pa.Schema, origin: str, done: int
-) -> None:
-    required = {field.name for field in arrow_schema if not field.nullable}
-    known = set(arrow_schema.names)
-    try:
-        if all(required <= row.keys() <= known for row in chunk):
-            return
-    except AttributeError:
-        pass
-    for place, row in enumerate(chunk, done):
-        if not isinstance(row, Mapping):
-            raise InputSchemaMismatch(f"row {place} of {origin} is not a dict: {row!r}")
-        if unknown := [name for name in row if name not in known]:
-            raise InputSchemaMismatch(
-                f"row {place} of {origin} has fields {unknown} that the table does not have; "
-                f"it has {arrow_schema.names}"
-            )
-        if missing := [name for name in arrow_schema.names if name in required - row.keys()]:
-            raise InputSchemaMismatch(f"row {place} of {origin} lacks required fields {missing}")
-
-
-def field_array(values: Sequence[Any], field: pa.Field, origin: str, done: int) -> pa.Array:
-    """Return the values of one field as an array of its type; `done` rows came before them.
-
-    Raises:
-        InputSchemaMismatch: a value does not fit; the message names row, value and reason.
-    """
-    try:
-        return python_array(values, field.type)
-    except MISFITS:
-        place, value, reason = first_misfit(values, field.type)
-        raise InputSchemaMismatch(
-            f"row {done + place} of {origin}: {value!r} does not fit field {field.name!r} of "
-            f"{field.type}: {reason}"
-        ) from None
-
-
 class Source(Protocol):
     """An input of rows. Call `check` first, which finds errors without reading rows."""
 
@@ -275,8 +208,8 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
             anything that exports Arrow: polars, DuckDB and others;
             a LazyFrame of polars, which is computed as a stream;
             a dict of columns: lists or arrays by name;
-            a pandas DataFrame, whose index counts as a column if it has a name, is dropped
-            if it only numbers the rows, and is refused otherwise;
+            a pandas DataFrame, whose index counts as a column if it has a name, and is not
+            read otherwise;
             an iterable of dicts, one for each row;
             a source that this function returned, which is returned again, because streams
             and iterators are consumed when they are opened.
@@ -333,7 +266,7 @@ def _frame(data: object, arrow_schema: pa.Schema) -> Source | None:
     if isinstance(data, Mapping):
         table = table_of_columns(data, arrow_schema)
         return _in_memory(table, arrow_schema, "dict of columns")
-    return _pandas(data, arrow_schema) if _is_pandas(data) else None
+    return _PandasFrame(data, arrow_schema) if is_pandas(data) else None
 
 
 def _files(files: tuple[str, ...], arrow_schema: pa.Schema, remote: InputStore | None) -> Source:
@@ -453,54 +386,42 @@ def _is_dataset(data: object) -> bool:
     return module is not None and isinstance(data, module.Dataset)
 
 
-def _is_pandas(data: object) -> bool:
-    kind = type(data)
-    return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame"
+class _PandasFrame(_Batches):
+    """The rows of a DataFrame of pandas, whose names are compared before rows are read."""
+
+    def __init__(self, frame: Any, arrow_schema: pa.Schema) -> None:
+        read = partial(frame_batches, frame, arrow_schema, BATCH_ROWS_MAX)
+        super().__init__(FRAME, arrow_schema, None, len(frame), read)
+        self._frame = frame
+
+    def check(self, *, ignore_extra_columns: bool) -> None:
+        """Check names; types are checked when rows are read."""
+        check_frame(self._frame, self._arrow_schema, ignore_extra_columns=ignore_extra_columns)
 
 
-def _pandas(data: Any, arrow_schema: pa.Schema) -> Source:
-    names = [name for name in data.index.names if name is not None]
-    counts_rows = type(data.index).__name__ == "RangeIndex"
-    if not names and not counts_rows:
-        raise InputSchemaMismatch(
-            "the DataFrame has an index without a name. Give it the name of its column "
-            "(index.rename), or drop it (reset_index(drop=True))"
+class _DictRows(_Batches):
+    """Rows given as dicts, whose fields are compared while they are read."""
+
+    def __init__(
+        self,
+        name: str,
+        arrow_schema: pa.Schema,
+        row_count: int | None,
+        rows: Iterable[Mapping[str, Any]],
+    ) -> None:
+        repeats = row_count is not None
+        super().__init__(name, arrow_schema, None, row_count, self._converted, repeats=repeats)
+        self._rows = rows
+        self._ignores_extra = False
+
+    def check(self, *, ignore_extra_columns: bool) -> None:
+        """Remember whether fields that the table does not have are dropped."""
+        self._ignores_extra = ignore_extra_columns
+
+    def _converted(self) -> Iterator[pa.RecordBatch]:
+        return batches_of_dicts(
+            self._rows, self._arrow_schema, self.name, ignore_extra_fields=self._ignores_extra
         )
-
-    def read() -> Iterator[pa.RecordBatch]:
-        for start in range(0, max(1, len(data)), BATCH_ROWS_MAX):
-            rows = data.iloc[start : start + BATCH_ROWS_MAX]
-            objects = _object_columns(rows, arrow_schema, start)
-            try:
-                table = pa.Table.from_pandas(
-                    rows.drop(columns=[*objects]), preserve_index=bool(names), nthreads=1
-                )
-            except (pa.ArrowException, TypeError, ValueError) as error:
-                raise InputSchemaMismatch(
-                    f"the DataFrame cannot become Arrow: {error}. Give each column one type"
-                ) from None
-            for name, column in objects.items():
-                table = table.append_column(name, column)
-            yield from table.replace_schema_metadata(None).to_batches()
-
-    return _Batches("the DataFrame", arrow_schema, None, len(data), read)
-
-
-def _object_columns(rows: Any, arrow_schema: pa.Schema, start: int) -> dict[str, pa.Array]:
-    """Convert the columns of a DataFrame with Python objects to the table's types.
-
-    Values that pandas treats as missing become null.
-    """
-    if not rows.columns.is_unique:
-        return {}  # refused by name when the columns are compared
-    found = {}
-    for field in arrow_schema:
-        if field.name not in rows.columns or rows[field.name].dtype != object:
-            continue
-        column = rows[field.name]
-        values = column.where(column.notna(), None).tolist()
-        found[field.name] = field_array(values, field, "the DataFrame", start)
-    return found
 
 
 def _is_list_of_paths(data: object) -> TypeGuard[Sequence[AnyPath]]:
@@ -525,9 +446,5 @@ def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
         raise BadRequest(f"an iterable of {type(first).__name__} has no rows; give {wanted}")
     name = "the list of dicts" if isinstance(data, list) else "the rows"
     if isinstance(data, Sequence):
-        return _Batches(
-            name, arrow_schema, None, len(data), lambda: batches_of_dicts(data, arrow_schema, name)
-        )
-    everything = rows if first is None else chain([first], rows)
-    batches = batches_of_dicts(everything, arrow_schema, name)
-    return _Batches(name, arrow_schema, None, None, lambda: batches, repeats=False)
+        return _DictRows(name, arrow_schema, len(data), data)
+    return _DictRows(name, arrow_schema, None, rows if first is None else chain([first], rows))

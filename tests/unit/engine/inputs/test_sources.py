@@ -311,34 +311,6 @@ class TestMemory:
         assert rows_of([]) == []
 
 
-class TestPandas:
-    """DataFrames, whose index may be a column or nothing."""
-
-    def test_lose_an_index_that_counts_rows(self):
-        """The default index is no column."""
-        assert rows_of(pd.DataFrame({"id": [1], "name": ["a"]})) == [{"id": 1, "name": "a"}]
-
-    def test_keep_an_index_with_a_name(self):
-        """It counts as a column."""
-        frame = pd.DataFrame({"id": [1], "name": ["a"]}).set_index("id")
-
-        assert rows_of(frame) == [{"id": 1, "name": "a"}]
-
-    def test_are_refused_with_another_index(self):
-        """Nobody can tell whether its values matter; the error says what to do."""
-        frame = pd.DataFrame({"id": [1], "name": ["a"]}, index=["x"])
-
-        with pytest.raises(InputSchemaMismatch, match="reset_index"):
-            open_source(frame, ARROW)
-
-    def test_are_refused_with_a_column_of_several_types(self):
-        """The error names the column."""
-        frame = pd.DataFrame({"id": [1, 2], "name": ["a", 5]})
-
-        with pytest.raises(InputSchemaMismatch, match="name"):
-            rows_of(frame)
-
-
 class TestDicts:
     """Rows as Python dicts."""
 
@@ -412,7 +384,25 @@ class TestDicts:
     def test_are_refused_with_fields_that_the_table_has_not(self):
         """A misspelt name is no reason to store null."""
         with pytest.raises(InputSchemaMismatch, match=r"row 1 .*\['nmae'\]"):
-            rows_of([{"id": 1}, {"id": 2, "nmae": "a"}])
+            rows_of([{"id": 1}, {"id": 2, "Names": "a"}])
+
+    def test_may_have_fields_to_be_ignored(self):
+        """Of a list, and of rows that are read once; a field may be in some rows alone."""
+        rows = [{"id": 4, "colour": "red", "name": None}, {"id": 5}, {"id": 6, "size": 2}]
+        wanted = [{"id": number, "name": None} for number in (4, 5, 6)]
+
+        assert rows_of(rows, ignore=True) == wanted
+        assert rows_of(iter(rows), ignore=True) == wanted
+
+    def test_ignore_no_field_that_may_be_misspelt(self):
+        """All values of the field that is meant would be null."""
+        with pytest.raises(InputSchemaMismatch, match=r"'Names'.*misspelt"):
+            rows_of([{"id": 4, "Names": "a"}], ignore=True)
+
+    def test_lack_required_fields_also_where_others_are_ignored(self):
+        """The row is named."""
+        with pytest.raises(InputSchemaMismatch, match=r"row 1 .* lacks required fields \['id'\]"):
+            rows_of([{"id": 4, "x": 1}, {"name": "a", "x": 1}], ignore=True)
 
     def test_are_refused_without_required_fields(self):
         """The row is counted from 0, through all batches."""
