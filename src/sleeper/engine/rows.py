@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Final, Never, Self
 
 import pyarrow as pa
 
 from sleeper.engine.panics import translated_panics
+from sleeper.engine.row_grid import row_grid
 from sleeper.errors import BadRequest
-from sleeper.notebook_html import NotebookHtml
+from sleeper.html.markup import Markup, counted, element
+from sleeper.html.values import NotebookHtml
 
 if TYPE_CHECKING:  # seldom used, and slow to import
     import pandas as pd
     import polars as pl
+
+FIRST_ROWS: Final = 20
+"""How many rows a notebook shows."""
 
 
 class Rows(NotebookHtml):
@@ -229,6 +234,20 @@ class Rows(NotebookHtml):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _html(self) -> Markup:
+        """Return the first rows; reading goes on from the first row afterwards."""
+        found = self.peek(FIRST_ROWS + 1)
+        if found is None:
+            return element("p", "These rows were read or closed before. Query again to see them.")
+        if found.num_rows > FIRST_ROWS:
+            caption = f"The first {FIRST_ROWS} rows; more are not read yet"
+            if (rows := self.known_count()) is not None:
+                caption = f"The first {FIRST_ROWS} of {counted(rows, 'row')}"
+        else:
+            caption = counted(found.num_rows, "row")
+        caption += f", of transaction {self.transaction:,}"
+        return element("div", row_grid(found.slice(0, FIRST_ROWS), caption), class_="scroll")
 
     def __repr__(self) -> str:
         if self._table is not None:

@@ -25,6 +25,7 @@ from sleeper.errors import (
     TableNotFound,
     UrlInvalid,
 )
+from sleeper.html.values import NotebookHtml
 from sleeper.instance.properties import StoredProperties
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
@@ -32,7 +33,6 @@ from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.paths import sketch_file
 from sleeper.model.tables import STATE_MOVE, STATE_STORE, StateMove, TableRecord
-from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog

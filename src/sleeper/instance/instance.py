@@ -444,7 +444,7 @@ class Instance:
         """Return the instance's id and URL, and a list of its tables."""
         from sleeper.instance.notebook_view import instance_html
 
-        return instance_html(self)
+        return instance_html(self.instance_id, self.url, self.tables())
 
     @property
     def jobs(self) -> InstanceJobs:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from sleeper.html.markup import counted, element, grid
+from sleeper.html.values import in_notebook
 from sleeper.model.schema import Schema
-from sleeper.model.tables import SCHEMA
-from sleeper.pictures.markup import counted, element, grid, joined
-from sleeper.pictures.views import VIEW_STYLE
-
-if TYPE_CHECKING:
-    from sleeper.instance.instance import Instance
+from sleeper.model.tables import SCHEMA, TableRecord
 
 _TABLES_MAX = 50
 
 
-def instance_html(instance: Instance) -> str:
-    """Return the instance's id and URL, and a list of its tables."""
-    records = instance.tables()
+def instance_html(instance_id: str, url: str, tables: Sequence[TableRecord]) -> str:
+    """Return an instance's id and URL, and a list of its tables."""
     rows = [
         (
             record.name,
@@ -25,20 +21,14 @@ def instance_html(instance: Instance) -> str:
             record.table_id,
             "online" if record.online else "offline",
         )
-        for record in records[:_TABLES_MAX]
+        for record in tables[:_TABLES_MAX]
     ]
-    caption = counted(len(records), "table")
-    if len(records) > _TABLES_MAX:
+    caption = counted(len(tables), "table")
+    if len(tables) > _TABLES_MAX:
         caption += f"; the first {_TABLES_MAX} by name"
-    parts = [
-        VIEW_STYLE,
-        joined(
-            [
-                element("strong", f"Instance {instance.instance_id}"),
-                " at ",
-                element("code", instance.url),
-            ]
-        ),
+    return in_notebook(
+        element("strong", f"Instance {instance_id}"),
+        " at ",
+        element("code", url),
         grid(["name", "row keys", "id", "maintenance"], rows, caption=caption),
-    ]
-    return element("div", joined(parts), class_="sleeper-view")
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sleeper.errors import DataDamaged, FormatTooNew, TableNotFound
-from sleeper.notebook_html import NotebookHtml
+from sleeper.html.values import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.findings import Finding, FindingKind
 from sleeper.tables.instance_context import InstanceContext

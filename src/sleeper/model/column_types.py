@@ -23,7 +23,7 @@ from operator import index, methodcaller
 from typing import Any, Final
 
 from sleeper.errors import SchemaInvalid
-from sleeper.notebook_html import NotebookHtml
+from sleeper.html.values import NotebookHtml
 
 
 class Primitive(Enum):

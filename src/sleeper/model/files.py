@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from sleeper.html.values import NotebookHtml
 from sleeper.model.keys import Key, key_type, value_from_json, value_to_json
 from sleeper.model.schema import Schema
-from sleeper.notebook_html import NotebookHtml
 
 KEY_BYTES_MAX = 1024
 """A row key whose JSON is longer is not kept in a reference."""

@@ -13,11 +13,11 @@ from itertools import islice, pairwise
 from typing import Any
 
 from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitPointsInvalid
+from sleeper.html.values import NotebookHtml
 from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.keys import Key, checked_value, key_type, smallest_value
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema
-from sleeper.notebook_html import NotebookHtml
 
 MERGED_IDS_MAX = 100_000
 """Ids of merged leaves that a table remembers. Part of the format: all replays must agree."""

@@ -17,8 +17,9 @@ from functools import partial
 from typing import Any
 
 from sleeper.errors import SchemaInvalid
+from sleeper.html.markup import Markup, element, grid, joined
+from sleeper.html.values import NotebookHtml
 from sleeper.model.column_types import KEY_TYPES, DecimalType, Primitive
-from sleeper.notebook_html import NotebookHtml
 
 __all__ = [
     "KEY_TYPES",
@@ -126,6 +127,9 @@ class Schema(NotebookHtml):
         if repeated:
             raise SchemaInvalid(f"Found duplicate field names: {repeated}")
         remember("columns", _checked_order(self.columns, self.names))
+
+    def _html(self) -> Markup:
+        return joined([element("strong", "Schema"), schema_grid(self)])
 
     @property
     def columns_as_stored(self) -> bool:
@@ -305,3 +309,23 @@ def _field_to_json(field: Field, places: Mapping[str, int]) -> dict[str, Any]:
     if field.name in places:
         entry[_POSITION] = places[field.name]
     return entry
+
+
+def schema_grid(schema: Schema) -> Markup:
+    """Return a table of the fields of a schema, in the order of columns: name, type and role."""
+    fields = {field.name: field for field in schema.fields}
+    roles = {
+        **{field.name: "row key" for field in schema.row_keys},
+        **{field.name: "sort key" for field in schema.sort_keys},
+    }
+    return grid(
+        ["field", "type", "role"],
+        [
+            (
+                field.name,
+                type_to_text(field.type) + (", or null" if field.nullable else ""),
+                roles.get(field.name, "value"),
+            )
+            for field in map(fields.__getitem__, schema.columns)
+        ],
+    )

@@ -1,1 +1,1 @@
-"""Pictures as SVG, and values as HTML for notebooks."""
+"""Pictures as SVG, and bars of progress."""

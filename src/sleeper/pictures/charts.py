@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 from statistics import median
 from typing import Final
 
-from sleeper.pictures.markup import Markup, compact, counted, joined, time_text
+from sleeper.html.markup import Markup, compact, counted, joined, time_text
 from sleeper.pictures.svg import WIDE, Svg, box, heading, label, line
 
 # ---------------------------------------------------------------- bars

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from sleeper.pictures.markup import compact, element, joined
+from sleeper.html.markup import compact, element, joined
 
 
 def progress_bar(title: str = "rows") -> ProgressBar:

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final
 
-from sleeper.pictures.markup import Markup, element, joined, shortened
+from sleeper.html.markup import Markup, element, joined, shortened
 
 WIDE: Final = 960
 NARROW: Final = 328

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.html.markup import Markup, compact, counted, joined, shortened
 from sleeper.model.keys import key_type, smallest_value, value_to_text
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema
-from sleeper.pictures.markup import Markup, compact, counted, joined, shortened
 from sleeper.pictures.svg import LEVELS, WIDE, Svg, box, heading, label, line, shade_of
 from sleeper.state.file_references import PartitionTotals
 

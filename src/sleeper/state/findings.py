@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sleeper.notebook_html import NotebookHtml
+from sleeper.html.values import NotebookHtml
 
 
 class FindingKind(StrEnum):

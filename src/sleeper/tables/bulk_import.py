@@ -26,8 +26,8 @@ from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_row
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import StorageFailed
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
-from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame

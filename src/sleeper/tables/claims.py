@@ -18,9 +18,9 @@ from threading import Event, Thread
 from typing import Self
 
 from sleeper.errors import BadRequest, SleeperError
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.notebook_html import NotebookHtml
 from sleeper.state.plans.claims import (
     HeldClaim,
     expired_claims,

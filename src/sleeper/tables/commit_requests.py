@@ -18,9 +18,9 @@ from sleeper.errors import (
     SleeperError,
     TableNotFound,
 )
+from sleeper.html.values import NotebookHtml
 from sleeper.model import paths
 from sleeper.model.schema import Schema
-from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.commit_request import (

@@ -34,9 +34,9 @@ from sleeper.errors import (
     StorageFailed,
     TableFunctionFailed,
 )
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.spark.compaction import compaction_runner
 from sleeper.spark.data_source.open_table import cached_table_reader

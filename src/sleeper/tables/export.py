@@ -28,8 +28,8 @@ from sleeper.engine.writing.export import (
     atomic_directory,
 )
 from sleeper.errors import DataDamaged
+from sleeper.html.values import NotebookHtml
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
-from sleeper.notebook_html import NotebookHtml
 from sleeper.spark.export import export_by_spark
 from sleeper.state.plans.exports import ExportPlan, PlannedPart, plan_export
 from sleeper.storage.places import checked_folder, objects_of

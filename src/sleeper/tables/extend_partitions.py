@@ -15,8 +15,8 @@ from sleeper.engine.inputs.key_sample import KeySample, samples_by_leaf
 from sleeper.engine.inputs.sources import first_key_columns, open_source
 from sleeper.engine.writing.sketch import estimate_split_points as from_columns
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
+from sleeper.html.values import NotebookHtml
 from sleeper.model.schema import Schema
-from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import InputStore
 from sleeper.state.plans.extend_tree import extend_tree

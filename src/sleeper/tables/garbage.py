@@ -24,7 +24,7 @@ from logging import getLogger
 from typing import Final
 
 from sleeper.errors import CommitRefused
-from sleeper.notebook_html import NotebookHtml
+from sleeper.html.values import NotebookHtml
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.plans.garbage import collectable, orphans_of
 from sleeper.state.state_store import StateStore, SweepLimits

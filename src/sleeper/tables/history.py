@@ -17,9 +17,9 @@ from itertools import chain, takewhile
 from typing import Final
 
 from sleeper.errors import BadRequest, DataDamaged, VersionNotFound
+from sleeper.html.values import NotebookHtml
 from sleeper.model.queries import checked_limit
 from sleeper.model.schema import Schema
-from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import replay
 from sleeper.state.state_store import StateStore

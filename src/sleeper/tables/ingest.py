@@ -25,8 +25,8 @@ from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import BadRequest, StorageFailed
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
-from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import given_job_id
 from sleeper.state.added_files import SweepGuard, add_files, request_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord

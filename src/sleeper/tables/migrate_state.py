@@ -25,11 +25,11 @@ from sleeper.errors import (
     TableChanged,
     TableNotFound,
 )
+from sleeper.html.values import NotebookHtml
 from sleeper.model import paths
 from sleeper.model.known_properties.state_store import state_store_named
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import StateMove, TableRecord
-from sleeper.notebook_html import NotebookHtml
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.difference import differing_attributes
 from sleeper.state.stores.moves import MoveNotes, StatePlace

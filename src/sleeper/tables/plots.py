@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sleeper.model.schema import Schema
+from sleeper.html.markup import counted, element, facts
+from sleeper.html.values import in_notebook
+from sleeper.model.schema import Schema, schema_grid
 from sleeper.pictures.charts import HistoryPoint, LeafAmounts, files_picture, history_picture
-from sleeper.pictures.markup import Markup, counted, element, facts, joined
 from sleeper.pictures.svg import Svg
 from sleeper.pictures.tree import region_text, tree_picture
-from sleeper.pictures.views import VIEW_STYLE, schema_grid
 from sleeper.state.table_state import TableState
 from sleeper.tables.history import HistoryEntry, history
 from sleeper.tables.open_table import OpenTable
@@ -83,5 +83,4 @@ def table_html(table: OpenTable) -> str:
         ("maintenance", "online" if table.record.online else "offline"),
     ]
     hint = element("p", "table.plot_tree() draws its partitions, table.query() reads rows.")
-    body: list[Markup] = [VIEW_STYLE, facts(shown), schema_grid(table.schema), hint]
-    return element("div", joined(body), class_="sleeper-view")
+    return in_notebook(facts(shown), schema_grid(table.schema), hint)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
 
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.model.keys import key_type, smallest_value, value_to_text
 from sleeper.model.partitions import Partition
 from sleeper.model.schema import Schema
-from sleeper.notebook_html import NotebookHtml
 from sleeper.state.table_state import TableState
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.split_and_merge import leaf_sizes

@@ -19,9 +19,9 @@ from typing import Any
 from sleeper.engine.writing.sketch import Sketches, union
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import CommitRefused, DataDamaged, PartitionNotFound, PartitionSplitRefused
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, split_partition
-from sleeper.notebook_html import NotebookHtml
 from sleeper.state.plans.splits_and_merges import (
     LeafSize,
     SiblingLeaves,

@@ -24,7 +24,7 @@ from sleeper.engine.file_rows.check_file import (
     ReferencedFile,
     same_references,
 )
-from sleeper.notebook_html import NotebookHtml
+from sleeper.html.values import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.file_references import FileReferences
 from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..bug import Bug
 
 _PAGES = "tests/unit/interfaces/page/test_pages.py"
-_VIEWS = "tests/unit/pictures/test_notebook_views.py"
+_VIEWS = "tests/unit/html/test_values.py"
 _PICTURES = "tests/unit/pictures/test_pictures.py"
 _VISITS = "interfaces/page/visits.py"
 _SIGN_IN = "interfaces/page/routes/sign_in.py"
@@ -14,7 +14,7 @@ BUGS = (
     Bug(
         name="markup-of-names-runs",
         breaks="A name or value that is HTML becomes part of a page.",
-        module="pictures/markup.py",
+        module="html/markup.py",
         right='    return Markup(escape(_NOT_XML.sub("\\ufffd", str(value)), quote=True))',
         wrong="    return Markup(str(value))",
         tests=(_VIEWS, "-k", "names_with_markup"),

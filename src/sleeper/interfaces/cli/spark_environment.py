@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-import sleeper
 from sleeper.interfaces import bulk_import_job
 from sleeper.interfaces.cli.options import json_option
 from sleeper.interfaces.cli.present import print_json, say
@@ -49,7 +48,7 @@ def spark_environment(
     """
     made = build_environment(
         folder,
-        package=Path(sleeper.__file__).parent,
+        package=Path(bulk_import_job.__file__).parents[1],
         entry=Path(bulk_import_job.__file__),
         requirements=sleeper_requirements(extras),
         python=python,

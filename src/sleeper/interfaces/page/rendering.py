@@ -13,7 +13,7 @@ from urllib.parse import quote
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from sleeper.pictures.markup import Markup, compact, counted, element, size_text, time_text
+from sleeper.html.markup import Markup, compact, counted, element, size_text, time_text
 
 _HERE: Final = Path(__file__).parent
 _LONG: Final = 10_000_000

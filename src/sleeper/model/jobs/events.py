@@ -9,8 +9,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
+from sleeper.html.values import NotebookHtml
 from sleeper.model.jobs.kinds import JobKind
-from sleeper.notebook_html import NotebookHtml
 
 UNKNOWN_TABLE: Final = "-"
 """The table id of a job whose table does not exist (rule ING-10)."""

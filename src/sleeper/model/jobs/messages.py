@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.errors import BadRequest
+from sleeper.html.values import NotebookHtml
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.notebook_html import NotebookHtml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

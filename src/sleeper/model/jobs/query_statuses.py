@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from sleeper.html.values import NotebookHtml
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import in_order, rate
-from sleeper.notebook_html import NotebookHtml
 
 
 class QueryState(StrEnum):

@@ -13,9 +13,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from sleeper.html.values import NotebookHtml
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
-from sleeper.notebook_html import NotebookHtml
 
 # ---------------------------------------------------------------- states
 #

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from sleeper.html.values import NotebookHtml
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import rate
-from sleeper.notebook_html import NotebookHtml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid, SchemaInvalid
+from sleeper.html.markup import Markup, element, grid, joined
+from sleeper.html.values import NotebookHtml, text_of
 from sleeper.model.known_properties.cloud import CloudProperties, LambdaProperties, TaskProperties
 from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.model.known_properties.given import (
@@ -64,7 +66,6 @@ from sleeper.model.processing import (
 )
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove
-from sleeper.notebook_html import NotebookHtml
 
 # ---------------------------------------------------------------- typed instance
 #
@@ -122,6 +123,9 @@ class InstanceProperties(NotebookHtml):
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
+
+    def _html(self) -> Markup:
+        return _properties_html("Properties of an instance", self.values)
 
     def text(self, name: str) -> str | None:
         """Return a property's value as text: what was set, else the default, else None."""
@@ -284,6 +288,10 @@ class TableProperties(NotebookHtml):
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
+
+    def _html(self) -> Markup:
+        return _properties_html("Properties of a table", self.values)
+
     instance: InstanceProperties = field(default_factory=InstanceProperties)
 
     def text(self, name: str) -> str | None:
@@ -518,3 +526,10 @@ def _raise_in_order(failures: dict[str, str], order: Mapping[str, Property]) -> 
     if failures:
         names = [*(name for name in order if name in failures), *sorted(failures.keys() - order)]
         raise PropertiesInvalid({name: failures[name] for name in names})
+
+
+def _properties_html(title: str, values: Mapping[str, str]) -> Markup:
+    """Return a table of the properties that were set, by name."""
+    words = f"{len(values)} are set; all others have their defaults"
+    rows = [(name, text_of(values[name])) for name in sorted(values)]
+    return joined([element("strong", title), grid(["name", "value"], rows, caption=words)])

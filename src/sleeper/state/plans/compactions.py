@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
-from sleeper.notebook_html import NotebookHtml
 from sleeper.state.stores.commit_sizes import inputs_max
 from sleeper.state.table_state import TableState
 

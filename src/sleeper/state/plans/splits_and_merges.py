@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sleeper.errors import BadRequest
+from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.model.known_properties.maintenance import SplittingProperties
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range
-from sleeper.notebook_html import NotebookHtml
 from sleeper.state.stores.commit_sizes import merge_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import unmatched_partial_reference

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.errors import JobInvalid, SleeperError, StorageFailed, ends_process
+from sleeper.html.values import NotebookHtml
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.formats.batcher_submission import (
@@ -22,7 +23,6 @@ from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER, JobKind, QueueName
 from sleeper.model.jobs.messages import NewMessage, ReceivedMessage, SubmittedFile
 from sleeper.model.jobs.redelivery import chain_text
 from sleeper.model.known_properties.typed import TableProperties
-from sleeper.notebook_html import NotebookHtml
 from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
 
 # ---------------------------------------------------------------- file batches

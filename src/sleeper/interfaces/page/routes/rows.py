@@ -18,9 +18,11 @@ from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
+from sleeper.engine.row_grid import row_grid
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import QueryInvalid, SleeperError
+from sleeper.html.markup import Markup
 from sleeper.interfaces.page.rendering import HEADERS, path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading, Visit
 from sleeper.interfaces.rest.answers import TRANSACTION
@@ -30,8 +32,6 @@ from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.statements.answered import sql_file
 from sleeper.model.column_types import key_traits
 from sleeper.model.keys import key_type, value_from_text
-from sleeper.pictures.markup import Markup
-from sleeper.pictures.views import row_grid
 from sleeper.tables.table import Table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

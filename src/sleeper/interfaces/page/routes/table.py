@@ -9,10 +9,10 @@ from fastapi.responses import Response
 
 from sleeper.interfaces.page.rendering import listing, path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading
+from sleeper.model.schema import schema_grid
 from sleeper.pictures.charts import files_picture
 from sleeper.pictures.svg import NARROW, WIDE
 from sleeper.pictures.tree import tree_picture
-from sleeper.pictures.views import schema_grid
 from sleeper.tables.plots import leaf_amounts
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

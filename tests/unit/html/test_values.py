@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.engine.rows import Rows
+from sleeper.engine.row_grid import COLUMNS_MAX, row_grid
+from sleeper.engine.rows import FIRST_ROWS, Rows
 from sleeper.errors import DataDamaged
-from sleeper.pictures.markup import Markup, compact, counted, element, size_text, text
-from sleeper.pictures.views import COLUMNS_MAX, FIRST_ROWS, row_grid
+from sleeper.html.markup import Markup, compact, counted, element, size_text, text
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])

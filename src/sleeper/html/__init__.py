@@ -1,0 +1,1 @@
+"""HTML of values, as text: for notebooks and for the web page."""
