@@ -28,7 +28,7 @@ import pyarrow as pa
 
 import sleeper
 from sleeper.model.files import FileReference
-from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 
 SCHEMA = pa.schema([("key", pa.string())])

@@ -34,8 +34,8 @@ import pyarrow as pa
 import sleeper
 from sleeper.errors import CommitContended, CommitUnknown, JobAlreadyCommitted
 from sleeper.model.files import FileReference
-from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.claims import release_jobs
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
+from sleeper.state.revision_store import Revision, RevisionHistory, RevisionStateStore
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
-from sleeper.state.stores.revision_store import RevisionStateStore
-from sleeper.state.stores.revisions import Revision, RevisionHistory
 from sleeper.tables import state_stores
 
 LOG, REVISIONS = "TransactionLogStateStore", "S3StateStore"

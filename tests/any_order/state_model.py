@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range, whole_region
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     ClearFiles,
     DeleteFiles,
     ReferencePush,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
+from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.revision_store import RevisionStateStore
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
-from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.any_order.faults import Faults, FaultyObjects
 from tests.unit.state.memory_revisions import MemoryRevisions
 from tests.unit.state.small_tables import NOON, SCHEMA

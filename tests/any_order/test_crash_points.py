@@ -31,7 +31,7 @@ from sleeper.errors import (
 )
 from sleeper.instance.instance import Instance
 from sleeper.model.partitions import split_partition
-from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects

@@ -34,7 +34,7 @@ from sleeper.errors import (
 )
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import split_partition
-from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles, ReferencePush, SplitFileReferences
 from sleeper.state.transactions.partitions import ExtendPartitionTree, SplitPartition
 from sleeper.storage.memory import MemoryObjects

@@ -23,8 +23,8 @@ from sleeper.errors import (
     StorageFailed,
     VersionNotFound,
 )
+from sleeper.state.revision_store import RevisionStateStore
 from sleeper.state.state_store import SweepLimits
-from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.state import s3_revisions

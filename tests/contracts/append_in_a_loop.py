@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from sleeper.storage.local.folder import FolderObjects
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.transaction_log import ObjectTransactionLog
 
 BODY_SIZE_BYTES = 5_000
 

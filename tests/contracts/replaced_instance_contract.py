@@ -20,7 +20,7 @@ from sleeper.instance.instance import (
     process_context,
 )
 from sleeper.ports.clock import Clock
-from sleeper.storage.followed_log import TRUSTED_S
+from sleeper.storage.transaction_log import TRUSTED_S
 
 if TYPE_CHECKING:
     from sleeper.storage.places import Place

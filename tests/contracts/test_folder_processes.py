@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sleeper.storage.local.folder import FolderObjects
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.contracts import append_in_a_loop
 
 if TYPE_CHECKING:

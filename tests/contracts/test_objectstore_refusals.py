@@ -20,10 +20,10 @@ from sleeper.errors import (
     UrlInvalid,
 )
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings, split_url
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.objectstore import client as client_module
 from sleeper.storage.objectstore.client import Client, read_failure, write_failure
 from sleeper.storage.objectstore.objects import BucketObjects
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.contracts.followed_log_contract import FollowedLogContract
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract

@@ -18,7 +18,7 @@ FAILURES = {
 """Without those that say how a file is: they are answers."""
 _UNWANTED = "what is closed or removed is not wanted, and another error is on its way"
 ALLOWED = {
-    "storage.local.opened_folder.signature_of": "a file that cannot be seen is looked at by who asks",
+    "storage.local.folder.signature_of": "a file that cannot be seen is looked at by who asks",
     "engine.inputs.validated_input.drop": _UNWANTED,
     "engine.writing.export._remove_empty": "a folder that somebody uses may stay",
     "engine.writing.user_file.discard": _UNWANTED,
@@ -26,7 +26,7 @@ ALLOWED = {
     "spark.java._wrapper_home": "without the user's folder a temporary one is as good",
     "spark.session._memory_bytes": "a machine without cgroups has no limit",
     "storage.local.unfinished.abort": _UNWANTED,
-    "storage.local.writer_lock._open": "a file of another user, who has shared it already",
+    "storage.local.unfinished._open": "a file of another user, who has shared it already",
     "storage.places.enclosing_instance": "a parent that may not be read is no instance of ours",
 }
 """Why a function may go on in silence, by module and function."""

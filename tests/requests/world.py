@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 import sleeper
-from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.table import Table
 from tests.requests.counting_s3 import CountingS3

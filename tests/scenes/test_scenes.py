@@ -21,11 +21,12 @@ import pytest
 
 from sleeper.errors import CommitRefused
 from sleeper.state.commit import apply_entry
-from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
-from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     ClearFiles,
     DeleteFiles,
     ReferencePush,

@@ -26,7 +26,7 @@ from sleeper.errors import (
     NullKeys,
 )
 from sleeper.model.partitions import split_partition
-from sleeper.state.stores.log_store import TransactionLogStateStore
+from sleeper.state.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from tests.spark.any_tables import check_files, multiset, rows_of, schemas
 

@@ -21,7 +21,7 @@ from sleeper.spark.compaction import compaction_runner
 from sleeper.spark.data_source.open_table import cached_table_reader
 from sleeper.spark.separate_jobs import run_separately
 from sleeper.state.plans.claims import claimed_job
-from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.transactions.files import Claim, ClaimFiles
 from sleeper.storage.local.folder import FolderObjects
 from tests.spark.any_tables import check_files
 

@@ -15,8 +15,7 @@ from sleeper.errors import BadRequest, TableNotFound, VersionNotFound
 from sleeper.interfaces.spark_source import SleeperSource
 from sleeper.model import paths
 from sleeper.model.files import FileReference
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import DeleteFiles, ReplaceFiles
+from sleeper.state.transactions.files import Claim, ClaimFiles, DeleteFiles, ReplaceFiles
 
 SCHEMA = Schema(
     row_keys=[Field("id", Primitive.STRING)],

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.transaction_log import ObjectTransactionLog
 
 SCHEMA = pa.schema([("id", pa.int64())])
 ROWS = [{"id": n} for n in range(10)]

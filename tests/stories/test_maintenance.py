@@ -22,7 +22,7 @@ from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.state.plans.compactions import CompactionSettings, plan_compactions
-from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.transactions.files import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.compact import run_jobs, write_output
 from sleeper.tables.push_down import push_down_references

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.state.stores.log_store import TransactionLogStateStore
+from sleeper.state.log_store import TransactionLogStateStore
 
 SCHEMA = pa.schema([("plate", pa.string()), ("speed", pa.int64())])
 ROWS = [{"plate": "A 1", "speed": 50}, {"plate": None, "speed": 90}, {"plate": "B 2", "speed": 30}]

@@ -20,9 +20,8 @@ from sleeper.engine.file_rows.check_file import FileChecker
 from sleeper.engine.writing.stored_sketch import SketchBuilder
 from sleeper.errors import TableNotFound
 from sleeper.model.files import FileReference
-from sleeper.state import table_index
+from sleeper.state import log_store, table_index
 from sleeper.state.findings import FindingKind
-from sleeper.state.stores import log_store
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.verify import verify_files
 from tests.unit.interfaces.command_line import json_of

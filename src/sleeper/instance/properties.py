@@ -45,8 +45,8 @@ from sleeper.model.known_properties.typed import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.commit import CommitWording, NextEntry, append_entry
-from sleeper.storage.object_log import CommitChecks, ObjectTransactionLog, open_log
 from sleeper.storage.places import Place
+from sleeper.storage.transaction_log import CommitChecks, ObjectTransactionLog, open_log
 
 _ATTEMPTS: Final = 20
 _JOBS_URL: Final = "sleeper.jobs.url"

@@ -19,7 +19,7 @@ from sleeper.model.jobs.events import UNKNOWN_TABLE
 from sleeper.model.tables import TableRecord
 from sleeper.ports.objects import InputStore
 from sleeper.ports.table_index import TableIndex
-from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.table_state import JobRecord
 from sleeper.tables.table import Table
 
 _TABLES_OPEN_MAX = 10

@@ -7,10 +7,11 @@ free. A writer that loses the race for a number tries again, based on the newer 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import count, groupby
 from typing import Generic, Protocol, TypeVar
@@ -21,18 +22,23 @@ from sleeper.errors import (
     CommitUnknown,
     DataDamaged,
     InstanceLost,
+    JobAlreadyCommitted,
+    NewFilesTooOld,
     StorageFailed,
     StorageFull,
     StorageReadOnly,
+    TableNotFound,
 )
+from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
+from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.state_store import GroupCommitted, check_not_moved
-from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.moves import SetSchema
+from sleeper.state.state_store import GroupCommitted, StateStore, check_not_moved
+from sleeper.state.table_state import CommittedJob, JobRecord, TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
-from sleeper.state.transactions.files import AddFiles, fold_added
-from sleeper.state.transactions.moves import SetSchema
+from sleeper.state.transactions.files import AddFiles, ReplaceFiles, fold_added
 
 T = TypeVar("T")
 
@@ -360,3 +366,143 @@ def _apply_each(
             accepted.append(transaction)
             state = applied
     return state, tuple(accepted), tuple(refusals)
+
+
+# ---------------------------------------------------------------- added files
+#
+# Commits new files of a job to a table, once, and discards them if the commit fails.
+#
+# Every commit of new files uses this module, because it checks that no sweep of orphans has deleted
+# the files, or can delete them before the commit.
+
+
+# A sweep deletes files older than the orphan age. The difference to these shares of it is time for
+# a slow commit, and for a sweep that has listed files and not yet deleted them.
+_LOOK_AFTER_SHARE = 1 / 2
+_OLDEST_SHARE = 3 / 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepGuard:
+    """Refuses to commit files that a sweep of orphans may have deleted or may soon delete.
+
+    For a job that began recently no file is checked, because its files are younger than the job.
+
+    Attributes:
+        files: The table's folder.
+        started: When the job began, before its first file, by the storage's clock (aware, UTC).
+        orphan_age: The age from which on a sweep deletes files that no transaction names.
+    """
+
+    files: Objects
+    started: datetime
+    orphan_age: timedelta
+
+    def check(self, filenames: Iterable[str], now: datetime) -> datetime:
+        """Check each file if the job began long ago; return a time before all were written.
+
+        Raises:
+            NewFilesTooOld: a file was deleted, or is nearly as old as the orphan age.
+            StorageFailed: the storage cannot be listed.
+        """
+        if now - self.started <= self.orphan_age * _LOOK_AFTER_SHARE:
+            return self.started
+        written_since = now
+        oldest = now - self.orphan_age * _OLDEST_SHARE
+        for filename in dict.fromkeys(filenames):
+            modified = self._first_written(filename)
+            if modified is None or modified < oldest:
+                found = "is gone" if modified is None else f"was written at {modified}"
+                raise NewFilesTooOld(
+                    f"{filename!r} {found}, and a sweep deletes files that no commit names once "
+                    f"they are {self.orphan_age} old. The job began at {self.started} and "
+                    f"commits at {now}: nothing was committed. Run it again, in smaller "
+                    "jobs or with a larger sleeper.table.gc.orphan.age.minutes."
+                )
+            written_since = min(written_since, modified)
+        return written_since
+
+    def _first_written(self, filename: str) -> datetime | None:
+        """Return when a file was written; None if it is missing."""
+        listed = self.files.listing(filename)
+        return next((info.modified for info in listed if info.key == filename), None)
+
+
+def add_files(
+    references: Sequence[FileReference],
+    job: CommittedJob,
+    *,
+    store: StateStore,
+    guard: SweepGuard,
+    discard: Callable[[], None],
+) -> int | JobRecord:
+    """Commit references to new files, and return the transaction's number.
+
+    If another process has committed the same job in the meantime, return the record of that.
+
+    Args:
+        references: References to files that are written and durable.
+        job: The job that wrote them; it is committed once.
+        store: The table's state.
+        guard: Checks that no sweep deletes the files.
+        discard: Deletes the files; called if they are certainly not in the table.
+
+    Raises:
+        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
+        TableNotFound: it was deleted.
+        CommitUnknown: they may be in the table, so they are not deleted. The error names the job
+            id to run again.
+    """
+    try:
+        since = guard.check((reference.filename for reference in references), store.time())
+        schema_id = store.state().schema_id
+        added = tuple(replace(reference, schema_id=schema_id) for reference in references)
+        return store.commit(AddFiles(references=added, job=job, written_since=since)).number
+    except JobAlreadyCommitted:
+        discard()
+        done = store.refresh().jobs.find(job.job_id)
+        assert done is not None
+        return done
+    except CommitUnknown as error:
+        raise type(error)(  # CommitOverwritten is kept as it is
+            f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
+            f"command line --job-id {shlex.quote(job.job_id)}."
+        ) from error
+    except (CommitRefused, CommitContended, StorageFailed, TableNotFound):
+        discard()
+        raise
+
+
+def request_files(
+    references: Sequence[FileReference],
+    job: CommittedJob,
+    *,
+    store: StateStore,
+    guard: SweepGuard,
+    send: Callable[[AddFiles], None],
+) -> None:
+    """Have a committer commit references to new files.
+
+    Args:
+        references, job, store, guard: As for `add_files`.
+        send: Sends the transaction. Where that fails it may have been sent, so the files stay.
+
+    Raises:
+        NewFilesTooOld: the files cannot be committed any more.
+        StorageFailed: the transaction may or may not have been sent. Run the job again.
+    """
+    since = guard.check((reference.filename for reference in references), store.time())
+    schema_id = store.state().schema_id
+    added = tuple(replace(reference, schema_id=schema_id) for reference in references)
+    send(AddFiles(references=added, job=job, written_since=since))
+
+
+def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:
+    """Commit the output of a compaction job, and return the state after it.
+
+    Raises:
+        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
+        CommitUnknown: it may have been committed, so the file is not deleted.
+    """
+    guard.check([transaction.output.filename], store.time())
+    return store.commit(transaction)

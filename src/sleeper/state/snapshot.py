@@ -22,9 +22,8 @@ from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.committed_jobs import CommittedJobs, JobRecord
 from sleeper.state.file_references import FileReferences
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import CommittedJobs, JobRecord, TableState
 from sleeper.state.value_json import (
     RegionJson,
     claims_from_json,

@@ -1,6 +1,6 @@
 """The state store of a table: its interface, and commits that are planned from the newest state.
 
-The implementations are in `state.stores`.
+The implementations are in `state.log_store` and `state.revision_store`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sleeper.errors import CommitRefused, DataDamaged, StateMoved
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
+from sleeper.state.moves import MoveState
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions.moves import MoveState
 
 _PLANS_MAX = 5
 

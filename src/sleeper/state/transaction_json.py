@@ -16,19 +16,21 @@ from typing import Any
 from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
 from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.schema import Schema
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.table_state import Transaction
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.state.moves import MoveState, SetSchema
+from sleeper.state.table_state import CommittedJob, Transaction
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     ClearFiles,
     DeleteFiles,
     ReferencePush,
+    ReleaseClaims,
+    RenewClaims,
     ReplaceFiles,
     SplitFileReferences,
     SweepOrphans,
 )
-from sleeper.state.transactions.moves import MoveState, SetSchema
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,

@@ -15,8 +15,15 @@ from threading import RLock
 from typing import NoReturn, TypeVar
 
 from sleeper.errors import BadRequest, ObjectNotFound, ObjectTooShort
-from sleeper.ports.objects import ObjectInfo, Output
-from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
+from sleeper.ports.objects import (
+    TEMPORARY,
+    ObjectInfo,
+    Output,
+    check_key,
+    check_prefix,
+    check_ranges,
+    folder_prefix,
+)
 
 T = TypeVar("T")
 

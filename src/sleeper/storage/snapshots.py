@@ -13,8 +13,14 @@ from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.table_index import ENTRIES_PER_CHECKPOINT, LogTableIndex
-from sleeper.storage.followed_log import FollowedLog, Following
-from sleeper.storage.object_log import NO_CHECKS, CommitChecks, ObjectTransactionLog, open_log
+from sleeper.storage.transaction_log import (
+    NO_CHECKS,
+    CommitChecks,
+    FollowedLog,
+    Following,
+    ObjectTransactionLog,
+    open_log,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from sleeper.model.known_properties.typed import (
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord, checked_table_name
 from sleeper.ports.table_index import TableIndex
-from sleeper.state.stores.moves import StatePlace
+from sleeper.state.moves import StatePlace
 
 _ATTEMPTS = 20
 _log = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from sleeper.errors import BadRequest, SleeperError
 from sleeper.html.values import NotebookHtml
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.state.commit_changes import claim_changes, claim_groups, in_groups
 from sleeper.state.plans.claims import (
     HeldClaim,
     expired_claims,
@@ -29,9 +30,8 @@ from sleeper.state.plans.claims import (
     inputs_are_held,
 )
 from sleeper.state.state_store import StateStore, commit_planned
-from sleeper.state.stores.commit_sizes import claim_changes, claim_groups, in_groups
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.state.transactions.files import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 from sleeper.tables.open_table import OpenTable
 
 _NO_LIMIT = sys.maxsize

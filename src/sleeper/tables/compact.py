@@ -41,13 +41,12 @@ from sleeper.ports.objects import Objects
 from sleeper.spark.compaction import compaction_runner
 from sleeper.spark.data_source.open_table import cached_table_reader
 from sleeper.spark.separate_jobs import AT_ONCE as SPARK_JOBS_AT_ONCE
-from sleeper.state.added_files import SweepGuard, replace_files
+from sleeper.state.commit import SweepGuard, replace_files
 from sleeper.state.plans.claims import ClaimedJob, claimed_job
 from sleeper.state.plans.compactions import CompactionPlan, CompactionSettings, plan_compactions
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ReleaseClaims
-from sleeper.state.transactions.files import ReplaceFiles
+from sleeper.state.transactions.files import Claim, ReleaseClaims, ReplaceFiles
 from sleeper.tables.claims import JobClaims, expired_released, lease_of, release_expired_jobs
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.push_down import push_down_references, pushed_down

@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from threading import Event, Lock
+from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from sleeper.errors import SleeperError
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord
-from sleeper.state.own_changes import LooksTogether, OwnChanges
+from sleeper.state.table_index import OwnChanges
 from sleeper.state.table_state import TableState
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.open_table import OpenTable, existing_record
@@ -280,3 +281,80 @@ def _are_same(known: tuple[OpenTable, TableState], now: tuple[OpenTable, TableSt
 
 def _state_place(properties: TableProperties) -> tuple[str, StateMove | None]:
     return properties.state_store, properties.state_move
+
+
+# ---------------------------------------------------------------- looks together
+#
+# Looks for newer commits that threads share, so that many threads do not look for each query.
+
+T = TypeVar("T")
+
+LOOKS_AT_ONCE: Final = 4
+"""Looks of a table that are under way in a process; further queries share the next one."""
+
+Beside = Callable[[Callable[[], T]], Callable[[], T]]
+
+
+class LooksTogether(Generic[T]):
+    """Looks by many threads: a few at a time, and one more for all that ask meanwhile.
+
+    A query may use only a look that begins after the query does. So who asks while enough looks are
+    under way waits for the next to begin, which is when one of them ends. No lock is held during a
+    look.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._under_way = 0
+        self._next: _Next | None = None
+
+    def begin(self, look: Callable[[], T], beside: Beside[T]) -> Callable[[], T]:
+        """Return what waits for a look that begins from now on, or raises its error.
+
+        Args:
+            look: Looks. One of any callers is used, so all must be equal.
+            beside: Begins work beside the caller's.
+        """
+
+        def run() -> T:
+            with self._lock:
+                self._under_way += 1
+            try:
+                return look()
+            finally:
+                with self._lock:
+                    self._under_way -= 1
+                    following, self._next = self._next, None
+                if following is not None:
+                    following.begin(_begun(run, beside))
+
+        with self._lock:
+            if self._under_way < LOOKS_AT_ONCE and self._next is None:
+                following = None
+            else:
+                following = self._next = self._next or _Next()
+        return beside(run) if following is None else following.result
+
+
+def _begun(run: Callable[[], T], beside: Beside[T]) -> Callable[[], T]:
+    try:
+        return beside(run)
+    except RuntimeError:  # no thread begins work while Python ends: who waits looks alone
+        return run
+
+
+class _Next:
+    """The look that begins when one of those under way has ended."""
+
+    def __init__(self) -> None:
+        self._begun = Event()
+        self._wait: Callable[[], Any] | None = None
+
+    def begin(self, wait: Callable[[], Any]) -> None:
+        self._wait = wait
+        self._begun.set()
+
+    def result(self) -> Any:
+        self._begun.wait()
+        assert self._wait is not None
+        return self._wait()

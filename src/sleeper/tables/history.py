@@ -21,11 +21,12 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.queries import checked_limit
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state import moves
 from sleeper.state.commit import replay
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry
-from sleeper.state.transactions import claims, files, moves, partitions
+from sleeper.state.transactions import files, partitions
 from sleeper.tables.open_table import OpenTable
 
 _READ_AT_ONCE: Final = 100
@@ -37,9 +38,9 @@ _KINDS: Final[dict[type[Transaction], str]] = {
     files.SplitFileReferences: "references moved to leaves",
     files.DeleteFiles: "garbage deleted",
     files.ClearFiles: "table emptied",
-    claims.ClaimFiles: "files claimed for compaction",
-    claims.RenewClaims: "claims renewed",
-    claims.ReleaseClaims: "claims released",
+    files.ClaimFiles: "files claimed for compaction",
+    files.RenewClaims: "claims renewed",
+    files.ReleaseClaims: "claims released",
     partitions.InitialisePartitions: "partitions made",
     partitions.SplitPartition: "partition split",
     partitions.ExtendPartitionTree: "partitions added",
@@ -54,9 +55,9 @@ _MOVE_NOTHING: Final = (
     files.AddFiles,
     files.ReplaceFiles,
     files.DeleteFiles,
-    claims.ClaimFiles,
-    claims.RenewClaims,
-    claims.ReleaseClaims,
+    files.ClaimFiles,
+    files.RenewClaims,
+    files.ReleaseClaims,
     partitions.InitialisePartitions,
     partitions.SplitPartition,
     moves.SetSchema,

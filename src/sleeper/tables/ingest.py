@@ -28,10 +28,9 @@ from sleeper.errors import BadRequest, StorageFailed
 from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.ports.ids import given_job_id
-from sleeper.state.added_files import SweepGuard, add_files, request_files
-from sleeper.state.committed_jobs import CommittedJob, JobRecord
+from sleeper.state.commit import SweepGuard, add_files, request_files
 from sleeper.state.state_store import StateStore
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import CommittedJob, JobRecord, TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable
 

@@ -12,11 +12,10 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
-from sleeper.state.own_changes import NotedTableIndex, OwnChanges
-from sleeper.storage.followed_log import Following
-from sleeper.storage.opened_instance import OpenedInstance
+from sleeper.state.table_index import NotedTableIndex, OwnChanges
 from sleeper.storage.places import IndexBegun, Place
 from sleeper.storage.storage_clock import StorageClock
+from sleeper.storage.transaction_log import Following, OpenedInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,13 @@ from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.ports.objects import Objects
-from sleeper.state.own_changes import LooksTogether
+from sleeper.state.commit import SweepGuard
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.tables.instance_context import InstanceContext
 
-if TYPE_CHECKING:  # a read checks no commit
-    from sleeper.state.added_files import SweepGuard
+if TYPE_CHECKING:  # the handle opens tables
+    from sleeper.tables.handle import LooksTogether
 
 _log = logging.getLogger(__name__)
 
@@ -73,8 +73,6 @@ class OpenTable:
 
     def sweep_guard(self) -> SweepGuard:
         """Return the guard that checks files of a job that begins now, before their commit."""
-        from sleeper.state.added_files import SweepGuard
-
         return SweepGuard(files=self.files, started=self.store.time(), orphan_age=self.orphan_age())
 
     def check_exists(self) -> None:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from sleeper.errors import CommitTooLarge
 from sleeper.model import paths
 from sleeper.model.partitions import tree_from_split_points
-from sleeper.state.stores.commit_sizes import clear_changes
+from sleeper.state.commit_changes import clear_changes
 from sleeper.state.transactions.files import ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.tables.open_table import OpenTable

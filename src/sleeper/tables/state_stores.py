@@ -16,18 +16,17 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
-from sleeper.state.own_changes import OwnChanges
+from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.moves import MoveNotes, StatePlace
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
-from sleeper.state.stores.moves import MoveNotes, StatePlace
+from sleeper.state.table_index import OwnChanges
 from sleeper.state.transaction_json import decode_entry
-from sleeper.storage.followed_log import FollowedLog, Following
-from sleeper.storage.object_log import open_log
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
+from sleeper.storage.transaction_log import FollowedLog, Following, open_log
 from sleeper.tables.instance_context import InstanceContext
 
 if TYPE_CHECKING:
-    from sleeper.state.stores.revisions import StateRevisions
+    from sleeper.state.revision_store import StateRevisions
     from sleeper.storage.aws import dynamo_tables
     from sleeper.storage.aws.state import dynamo_log, newest_item
 
@@ -364,7 +363,7 @@ def _of_revisions(place: _Place, kept: StateRevisions, *, slow_attempts: int = 0
         kept: The revisions.
         slow_attempts: A writer that lost a race waits as if it had lost so many more.
     """
-    from sleeper.state.stores.revision_store import RevisionStateStore
+    from sleeper.state.revision_store import RevisionStateStore
 
     context = place.context
     return RevisionStateStore(

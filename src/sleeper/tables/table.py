@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from sleeper.model.known_properties.given import PropertyValue
     from sleeper.pictures.svg import Svg
     from sleeper.spark.data_source.open_table import SparkTable
+    from sleeper.state.kept_versions import KeptVersions
     from sleeper.state.plans.bulk_imports import EngineAsked
     from sleeper.state.plans.claims import HeldClaim
     from sleeper.state.plans.compactions import CompactionPlan
     from sleeper.state.plans.splits_and_merges import LeafSize, SiblingLeaves
-    from sleeper.state.stores.kept_versions import KeptVersions
     from sleeper.state.table_state import Transaction
     from sleeper.state.transactions.commit_request import CommitRequest
     from sleeper.state.transactions.files import AddFiles

@@ -22,13 +22,13 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
 from sleeper.state.commit import replay
+from sleeper.state.commit_changes import differing_attributes, state_difference
 from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
+from sleeper.state.log_store import NewestCopies
 from sleeper.state.snapshot import state_from_parts
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.difference import differing_attributes, state_difference
-from sleeper.state.stores.newest_copy import NewestCopies
 from sleeper.state.table_state import TableState
-from sleeper.storage.object_log import TABLE_LOG, ObjectTransactionLog
+from sleeper.storage.transaction_log import TABLE_LOG, ObjectTransactionLog
 
 _BEYOND: Final = 16
 """So many numbers after the last entry are looked for, in a log that cannot be listed."""

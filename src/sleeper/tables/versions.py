@@ -15,8 +15,8 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.errors import DataDamaged, VersionNotFound
 from sleeper.ports.objects import Objects
+from sleeper.state import kept_versions
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores import kept_versions
 from sleeper.state.table_state import TableState
 from sleeper.tables.open_table import OpenTable
 

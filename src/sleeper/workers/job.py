@@ -10,7 +10,7 @@ from typing import Protocol, Self
 from sleeper.model.jobs.events import UNKNOWN_TABLE
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
-from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.table_state import JobRecord
 
 
 class JobDeferred(Exception):

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 
-from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables

@@ -16,8 +16,8 @@ from sleeper.model.known_properties.typed import InstanceProperties, TableProper
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import Objects
+from sleeper.state.revision_store import RevisionStateStore
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.places import FolderPlace, Place

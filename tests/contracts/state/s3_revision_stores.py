@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 from sleeper.errors import StorageFailed
-from sleeper.state.stores.revision_store import RevisionStateStore
+from sleeper.state.revision_store import RevisionStateStore
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageReadOnly
-from sleeper.state.stores.log_store import SnapshotRule
+from sleeper.state.log_store import SnapshotRule
 from sleeper.storage.aws.state import dynamo_log
 from sleeper.storage.aws.state.dynamo_log import BODY_BYTES_MAX, LOG
 from sleeper.storage.memory import MemoryObjects

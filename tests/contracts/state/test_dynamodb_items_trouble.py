@@ -20,11 +20,10 @@ from sleeper.errors import (
 )
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state import committed_jobs
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.stores.revision_store import RevisionStateStore
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles, ClearFiles, ReplaceFiles
+from sleeper.state import table_state
+from sleeper.state.revision_store import RevisionStateStore
+from sleeper.state.table_state import CommittedJob
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, ClearFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.state import dynamo_revisions
@@ -449,8 +448,8 @@ class TestJobs:
 
     def test_expired_records_are_deleted_by_later_commits(self, world, store, monkeypatch):
         """A few by each, also those that an earlier process has left."""
-        monkeypatch.setattr(committed_jobs, "_ENTRIES_MIN", 3)
-        monkeypatch.setattr(committed_jobs, "_RECENT_MIN", 2)
+        monkeypatch.setattr(table_state, "_ENTRIES_MIN", 3)
+        monkeypatch.setattr(table_state, "_RECENT_MIN", 2)
         monkeypatch.setattr(dynamo_revisions, "_DROPPED_TOGETHER", 2)
         for n in range(12):
             current = store if n % 2 else world.store()

@@ -6,8 +6,7 @@ from itertools import count
 
 import pytest
 
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles, DeleteFiles, ReplaceFiles
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, DeleteFiles, ReplaceFiles
 from sleeper.storage.aws import clients
 from sleeper.storage.aws.state.commit_parts import WaitingReaders
 from sleeper.storage.aws.state.newest_item import revision_key

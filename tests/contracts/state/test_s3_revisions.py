@@ -10,10 +10,9 @@ import pytest
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.files import ClaimOwner
-from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.state_store import SweepLimits
-from sleeper.state.transactions.claims import Claim, ClaimFiles, RenewClaims
-from sleeper.state.transactions.files import SweepOrphans
+from sleeper.state.table_state import CommittedJob
+from sleeper.state.transactions.files import Claim, ClaimFiles, RenewClaims, SweepOrphans
 from sleeper.storage.aws.state.revision_items import CURRENT, REVISIONS, number_in, revision_key
 from tests.contracts.servers.dynamo import dynamo_endpoint, new_id
 from tests.contracts.state.s3_revision_stores import World, add, names

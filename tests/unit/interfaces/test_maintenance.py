@@ -13,7 +13,7 @@ import pytest
 
 import sleeper as sleeper_package
 from sleeper.model.files import ClaimOwner
-from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.transactions.files import Claim, ClaimFiles
 from tests.unit.interfaces.command_line import (
     ROWS,
     json_of,

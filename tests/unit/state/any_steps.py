@@ -6,18 +6,21 @@ from dataclasses import replace
 
 from sleeper.errors import CommitRefused
 from sleeper.model.files import ClaimOwner
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.state.moves import SetSchema
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     ClearFiles,
     DeleteFiles,
     ReferencePush,
+    ReleaseClaims,
+    RenewClaims,
     ReplaceFiles,
     SplitFileReferences,
     SweepOrphans,
 )
-from sleeper.state.transactions.moves import SetSchema
 from sleeper.state.transactions.partitions import MergePartitions
 from tests.unit.state.small_tables import MUCH_LATER, SCHEMA, part, ref, split
 

@@ -12,18 +12,21 @@ from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.state.moves import MoveState, SetSchema
+from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     ClearFiles,
     DeleteFiles,
     ReferencePush,
+    ReleaseClaims,
+    RenewClaims,
     ReplaceFiles,
     SplitFileReferences,
     SweepOrphans,
 )
-from sleeper.state.transactions.moves import MoveState, SetSchema
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,

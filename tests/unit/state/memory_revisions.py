@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 from sleeper.errors import StorageFailed
+from sleeper.state.commit_changes import state_difference
+from sleeper.state.revision_store import Revision
 from sleeper.state.state_store import SweptStates
-from sleeper.state.stores.difference import state_difference
-from sleeper.state.stores.revisions import Revision
 
 
 class MemoryRevisions:

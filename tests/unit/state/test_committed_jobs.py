@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.state.committed_jobs import CommittedJobs, JobRecord
+from sleeper.state.table_state import CommittedJobs, JobRecord
 from tests.unit.state.small_tables import LATER, MUCH_LATER, NOON
 
 

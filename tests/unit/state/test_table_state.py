@@ -6,8 +6,7 @@ import pytest
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles
 from tests.unit.state.small_tables import LATER, NOON, after, one_partition, part, ref, two_leaves
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sleeper.errors import CommitOverwritten, StorageFailed, StorageReadOnly
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import (
+from sleeper.storage.transaction_log import (
     NO_CHECKS,
     CheckedTransactionLog,
     CommitChecks,

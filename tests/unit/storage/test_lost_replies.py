@@ -11,8 +11,8 @@ from sleeper.errors import CommitContended, CommitUnknown, StorageFailed, Storag
 from sleeper.model.tables import TableRecord
 from sleeper.state.table_index import ATTEMPTS
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
+from sleeper.storage.transaction_log import ObjectTransactionLog
 
 TRADES = TableRecord("1", "trades")
 QUOTES = TableRecord("2", "quotes")

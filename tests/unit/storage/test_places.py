@@ -9,8 +9,8 @@ import pytest
 
 from sleeper.errors import InstanceGone, PropertiesInvalid, UrlInvalid
 from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.storage.object_log import NO_CHECKS, CommitChecks
 from sleeper.storage.places import BucketPlace, FolderPlace, MemoryPlace, Place, place_of
+from sleeper.storage.transaction_log import NO_CHECKS, CommitChecks
 
 SERVER = ObjectStoreSettings(endpoint="http://127.0.0.1:9", region="eu-west-1")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.transaction_log import ObjectTransactionLog
 
 
 class Remote(MemoryObjects):

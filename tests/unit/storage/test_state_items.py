@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sleeper.model.files import ClaimOwner, ClaimRecord
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import whole_region
-from sleeper.state.committed_jobs import JobRecord
-from sleeper.state.stores.difference import TrackedFile
+from sleeper.state.commit_changes import TrackedFile
+from sleeper.state.table_state import JobRecord
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.state import read_items
 from sleeper.storage.aws.state.state_items import (

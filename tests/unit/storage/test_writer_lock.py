@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from sleeper.storage.local import writer_lock as module
-from sleeper.storage.local.writer_lock import writer_lock
+from sleeper.storage.local import unfinished as module
+from sleeper.storage.local.unfinished import writer_lock
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ from sleeper.model.processing import Processing
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import TableRecord
 from sleeper.ports.table_index import TableIndex
-from sleeper.state.own_changes import LooksTogether
-from sleeper.state.stores.log_store import TransactionLogStateStore
+from sleeper.state.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.places import Place
 from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables.create import add_table
+from sleeper.tables.handle import LooksTogether
 from sleeper.tables.ingest import IngestResult, ingest
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.open_table import OpenTable

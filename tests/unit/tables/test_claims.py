@@ -13,13 +13,12 @@ from sleeper.model.files import ClaimOwner, FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.stores.log_store import TransactionLogStateStore
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
-from sleeper.state.transactions.files import AddFiles
+from sleeper.state.log_store import TransactionLogStateStore
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, ReleaseClaims, RenewClaims
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables.claims import JobClaims
 
 SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))

@@ -10,8 +10,7 @@ import pytest
 import sleeper
 from sleeper.errors import CommitTooLarge
 from sleeper.model.files import ClaimOwner, FileReference
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles
 from sleeper.tables import state_stores
 from sleeper.tables.push_down import push_down_references
 from tests.unit.state.memory_revisions import MemoryRevisions

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import NewFilesTooOld
-from sleeper.state.added_files import SweepGuard
+from sleeper.state.commit import SweepGuard
 from sleeper.state.transactions.files import SweepOrphans
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables import garbage
 from tests.unit.tables.small_tables import NOON, ORPHAN_AGE, small_table, store_of
 

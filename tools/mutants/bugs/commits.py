@@ -8,7 +8,7 @@ COMMITS = ("tests/any_order/test_state.py",)
 """Three processes commit to one table in any order."""
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
-REVISIONS = ("tests/unit/state/stores/test_revision_store.py",)
+REVISIONS = ("tests/unit/state/test_revision_store.py",)
 """The store that replaces whole states."""
 OVERTAKEN = ("tests/any_order/test_crash_points.py", "-k", "overtaken and ingest")
 """One process ingests, and another does something whole between two of its calls."""
@@ -20,12 +20,12 @@ BUGS = (
         module="state/transaction_json.py",
         right="        _check_types(transactions, where)\n",
         wrong="",
-        tests=("tests/unit/state/stores/test_log_store.py",),
+        tests=("tests/unit/state/test_log_store.py",),
     ),
     Bug(
         name="entry-overwritten",
         breaks="An entry takes its number whether or not it is taken.",
-        module="storage/object_log.py",
+        module="storage/transaction_log.py",
         right="            appended = self.objects.create(key, body) or "
         "self.objects.read(key) == body\n",
         wrong="            self.objects.put(key, body)\n            appended = True\n",
@@ -47,7 +47,7 @@ BUGS = (
         "transactions[0].fold(state, at)\n",
         wrong="    for each in added or transactions:\n        state = each.apply(state, at)\n"
         "    return state\n",
-        tests=("tests/unit/state/stores/test_commit.py", "-k", "todays_rules"),
+        tests=("tests/unit/state/test_commit.py", "-k", "todays_rules"),
     ),
     Bug(
         name="index-goes-back",
@@ -108,7 +108,7 @@ BUGS = (
     Bug(
         name="values-of-revisions-unchecked",
         breaks="A store of whole states takes values that no entry could hold.",
-        module="state/stores/revision_store.py",
+        module="state/revision_store.py",
         right="        check_storable(accepted, self._schema)\n",
         wrong="",
         tests=REVISIONS,
@@ -116,7 +116,7 @@ BUGS = (
     Bug(
         name="looks-out-of-order",
         breaks="Looks at a clock that was set back stand after those at later times.",
-        module="state/stores/revisions.py",
+        module="state/revision_store.py",
         right="(look for look in self.looks if look[0] < now or look[1] > date)\n",
         wrong="self.looks\n",
         tests=REVISIONS,
@@ -124,7 +124,7 @@ BUGS = (
     Bug(
         name="group-loses-its-rest",
         breaks="Of a group that is too large for one revision only the first part is committed.",
-        module="state/stores/revision_store.py",
+        module="state/revision_store.py",
         right="            while len(refusals) < len(transactions):\n",
         wrong="            while not refusals:\n",
         tests=COMMITS,
@@ -132,9 +132,9 @@ BUGS = (
     Bug(
         name="own-revision-not-known",
         breaks="After a lost reply the own revision is taken for another's.",
-        module="state/stores/revision_store.py",
+        module="state/revision_store.py",
         right="self._revisions.replace(self.before, self.after) or self.read(number) == body",
         wrong="self._revisions.replace(self.before, self.after)",
-        tests=("tests/unit/state/stores/test_revision_store.py", "-k", "repeated"),
+        tests=("tests/unit/state/test_revision_store.py", "-k", "repeated"),
     ),
 )

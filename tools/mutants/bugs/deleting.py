@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         name="old-files-not-looked-at",
         breaks="A job that took very long commits files that are gone.",
-        module="state/added_files.py",
+        module="state/commit.py",
         right="            if modified is None or modified < oldest:\n",
         wrong="            if modified is None:\n                continue\n            if False:\n",
         tests=SWEPT,
@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         name="jobs-forgotten-by-time",
         breaks="One commit from the future makes a table forget its jobs.",
-        module="state/committed_jobs.py",
+        module="state/table_state.py",
         right="_ENTRIES_MIN = 10_000 ",
         wrong="_ENTRIES_MIN = 1 ",
         tests=("tests/unit/state/test_committed_jobs.py",),

@@ -6,13 +6,13 @@ from ..bug import Bug
 
 MAX_AGE = ("tests/stories/test_max_age.py",)
 NEWEST_COPY = ("tests/stories/test_newest_copy.py",)
-WITHOUT_LOOK = ("tests/unit/state/stores/test_commit_without_look.py",)
+WITHOUT_LOOK = ("tests/unit/state/test_commit_without_look.py",)
 
 BUGS = (
     Bug(
         name="version-after-its-time",
         breaks="A table as of the time of a transaction is the table before it.",
-        module="state/stores/kept_versions.py",
+        module="state/kept_versions.py",
         right="return at is not None and time < at",
         wrong="return at is not None and time <= at",
         tests=("tests/stories/test_history.py",),
@@ -73,7 +73,7 @@ BUGS = (
     Bug(
         name="entries-that-came-meanwhile-end-the-log",
         breaks="Of entries that are read at once, one that was created meanwhile hides later ones.",
-        module="storage/object_log.py",
+        module="storage/transaction_log.py",
         right="            if all(later() is None for later in answers):\n                return\n",
         wrong="            return\n",
         tests=("tests/unit/storage/test_reading_ahead.py",),
@@ -81,7 +81,7 @@ BUGS = (
     Bug(
         name="copy-taken-for-the-newest",
         breaks="A reader that opens a table by a copy of its state misses the entries after it.",
-        module="state/stores/log_store.py",
+        module="state/log_store.py",
         right="                return self._hold(self._caught_up(self._hold_copy(copy)))\n",
         wrong="                return self._hold_copy(copy)\n",
         tests=NEWEST_COPY,
@@ -105,17 +105,17 @@ BUGS = (
     Bug(
         name="looks-not-shared",
         breaks="Each of many threads looks for newer commits by requests of its own.",
-        module="state/own_changes.py",
+        module="tables/handle.py",
         right="if self._under_way < LOOKS_AT_ONCE and self._next is None:",
         wrong="if True:",
-        tests=("tests/unit/state/stores/test_looks_together.py",),
+        tests=("tests/unit/tables/test_looks_together.py",),
     ),
     Bug(
         name="look-begun-before-is-used",
         breaks="A query uses a look for newer commits that began before it did.",
-        module="state/own_changes.py",
+        module="tables/handle.py",
         right="following, self._next = self._next, None",
         wrong="following = self._next",
-        tests=("tests/unit/state/stores/test_looks_together.py",),
+        tests=("tests/unit/tables/test_looks_together.py",),
     ),
 )

@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         name="appended-after-nothing",
         breaks="A commit is appended after an entry that is not there.",
-        module="storage/followed_log.py",
+        module="storage/transaction_log.py",
         right="            self._begin_check(number - 1)()\n",
         wrong="            pass\n",
         tests=FOLLOWED,
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         name="read-after-nothing",
         breaks="A state is read after an entry that is not there.",
-        module="storage/followed_log.py",
+        module="storage/transaction_log.py",
         right="        check()\n",
         wrong="",
         tests=FOLLOWED,
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         name="another-entry-is-the-same",
         breaks="An entry that somebody else wrote under the same number is taken for the own one.",
-        module="storage/followed_log.py",
+        module="storage/transaction_log.py",
         right="            is_same = digest == entry.digest\n",
         wrong="            is_same = True\n",
         tests=FOLLOWED,
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         name="snapshot-does-not-cover",
         breaks="An entry that a snapshot covers must be there.",
-        module="storage/followed_log.py",
+        module="storage/transaction_log.py",
         right="            if covered < entry.number:\n",
         wrong="            if covered <= entry.number:\n",
         tests=FOLLOWED,

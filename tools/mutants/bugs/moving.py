@@ -6,7 +6,7 @@ from ..bug import Bug
 
 FAILING = ("tests/any_order/test_migrations.py", "-k", "Alone")
 OVERTAKEN = ("tests/any_order/test_migrations.py", "-k", "Overtaken")
-STORES = ("tests/unit/state/stores/test_moved_state.py",)
+STORES = ("tests/unit/state/test_moved_state.py",)
 
 BUGS = (
     Bug(
@@ -20,7 +20,7 @@ BUGS = (
     Bug(
         name="moved-whoever-committed",
         breaks="The old store is sealed though others have committed since it was copied.",
-        module="state/transactions/moves.py",
+        module="state/moves.py",
         right="        if state.number != self.move.number:\n",
         wrong="        if state.number < self.move.number:\n",
         tests=OVERTAKEN,
@@ -45,7 +45,7 @@ BUGS = (
     Bug(
         name="moved-log-looks-empty",
         breaks="A log that was moved to, without its first snapshot, looks like an empty table.",
-        module="state/stores/log_store.py",
+        module="state/log_store.py",
         right="        if self._here is not None:\n"
         "            raise self._first_snapshot_missing(self._here) from damage\n",
         wrong="",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..bug import Bug
 
 TROUBLE = ("tests/contracts/state/test_dynamodb_items_trouble.py",)
-DIFFERENCES = ("tests/unit/state/stores/test_difference.py",)
-SIZES = ("tests/unit/state/stores/test_commit_sizes.py",)
+DIFFERENCES = ("tests/unit/state/test_difference.py",)
+SIZES = ("tests/unit/state/test_commit_sizes.py",)
 SMALL = ("tests/unit/tables/test_small_commits.py",)
 
 REVISIONS = "storage/aws/state/dynamo_revisions.py"
@@ -71,7 +71,7 @@ BUGS = (
     Bug(
         name="output-not-counted",
         breaks="A compaction is planned with more inputs than its commit may replace.",
-        module="state/stores/commit_sizes.py",
+        module="state/commit_changes.py",
         right="    return (changes_max - _OF_AN_OUTPUT) // 2\n",
         wrong="    return changes_max // 2\n",
         tests=SIZES,

@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         name="entry-not-read-back",
         breaks="An entry that another writer replaces at once counts as committed.",
-        module="storage/object_log.py",
+        module="storage/transaction_log.py",
         right="        self._compare(self._last)\n",
         wrong="",
         tests=CHECKED_LOG,
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         name="last-entry-not-confirmed",
         breaks="An entry that another writer replaces a moment later is not noticed.",
-        module="storage/object_log.py",
+        module="storage/transaction_log.py",
         right="        if last is not None and last.number == number and not last.confirmed:\n",
         wrong="        if last is not None and number < 0:\n",
         tests=CHECKED_LOG,
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         name="overwritten-may-be-tried-again",
         breaks="Whoever had a commit overwritten is told that nobody knows, and to try again.",
-        module="state/added_files.py",
+        module="state/commit.py",
         right="        raise type(error)(",
         wrong="        raise CommitUnknown(",
         tests=("tests/unit/tables/test_ingest.py", "-k", "surely"),

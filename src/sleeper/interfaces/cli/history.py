@@ -7,7 +7,7 @@ import click
 from sleeper.interfaces.cli.options import on_table
 from sleeper.interfaces.cli.present import print_grid, print_json
 from sleeper.interfaces.cli.stderr import warn
-from sleeper.state.stores.kept_versions import time_text
+from sleeper.state.kept_versions import time_text
 from sleeper.tables.table import Table
 
 _ENTRIES = 20

@@ -38,7 +38,7 @@ from sleeper.model.queries import (
     key_values,
 )
 from sleeper.model.schema import Schema
-from sleeper.state.stores.kept_versions import KeptVersions
+from sleeper.state.kept_versions import KeptVersions
 from sleeper.tables.history import HistoryEntry
 from sleeper.tables.ingest import IngestResult, path_aside
 from sleeper.tables.report import FilesReport, PartitionReport

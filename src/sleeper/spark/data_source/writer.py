@@ -27,8 +27,8 @@ from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import use_one_thread
 from sleeper.spark.data_source.open_table import SparkTable, TableFiles
-from sleeper.state.added_files import SweepGuard, add_files
-from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.commit import SweepGuard, add_files
+from sleeper.state.table_state import CommittedJob
 
 # ---------------------------------------------------------------- writing
 #

@@ -11,7 +11,7 @@ from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim
+from sleeper.state.transactions.files import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
-from sleeper.state.stores.commit_sizes import inputs_max
+from sleeper.state.commit_changes import inputs_max
 from sleeper.state.table_state import TableState
 
 Files = Sequence[FileReference]

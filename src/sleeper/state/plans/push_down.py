@@ -18,7 +18,7 @@ from sleeper.model.files import FileReference, key_from_text
 from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.ranges import Region
-from sleeper.state.stores.commit_sizes import parts_max, push_changes
+from sleeper.state.commit_changes import parts_max, push_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import ReferencePush
 

@@ -11,7 +11,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.known_properties.maintenance import SplittingProperties
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range
-from sleeper.state.stores.commit_sizes import merge_changes
+from sleeper.state.commit_changes import merge_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import unmatched_partial_reference
 

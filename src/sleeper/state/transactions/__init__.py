@@ -1,1 +1,1 @@
-"""The transactions of a table: on files, on claims, on partitions, and others."""
+"""The transactions of a table: on files, on partitions, and others."""

@@ -20,8 +20,7 @@ from sleeper.errors import (
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, PartitionTree, check_split
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions.claims import check_unclaimed
-from sleeper.state.transactions.files import unite_references
+from sleeper.state.transactions.files import check_unclaimed, unite_references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

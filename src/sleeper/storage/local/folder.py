@@ -7,7 +7,7 @@ atomically, even if the process dies. The folder is made durable before a call r
 
 # Paths are strings here: half of these calls have no Path method, and making a Path costs as
 # much as the system call.
-# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH113, PTH114, PTH116, PTH120
+# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -23,8 +23,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed, StorageReadOnly
-from sleeper.ports.objects import ObjectInfo
-from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
+from sleeper.model import paths
+from sleeper.model.formats.properties_file import check_instance_id
+from sleeper.ports.objects import (
+    ObjectInfo,
+    check_key,
+    check_prefix,
+    check_ranges,
+    folder_prefix,
+    is_key,
+)
 from sleeper.storage.local.failures import (
     check_lengths,
     link_failure,
@@ -32,7 +40,6 @@ from sleeper.storage.local.failures import (
     sync_failure,
     write_failure,
 )
-from sleeper.storage.local.opened_folder import OpenedFolder
 from sleeper.storage.local.unfinished import (
     FolderOutput,
     discard,
@@ -41,9 +48,8 @@ from sleeper.storage.local.unfinished import (
     sweep_unfinished,
     write_time,
     write_unfinished,
+    writer_lock,
 )
-from sleeper.storage.local.walk import walk
-from sleeper.storage.local.writer_lock import writer_lock
 
 logger = logging.getLogger(__name__)
 
@@ -412,3 +418,117 @@ def _sync_folder(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# ---------------------------------------------------------------- opened folder
+#
+# The folder of an instance that was opened: whether it is still there, before each write to it.
+
+
+_Signature = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class OpenedFolder:
+    """Notices that the folder of an instance was moved, deleted or replaced.
+
+    A `stat` of `instance.properties` is compared: it changes if the folder, a link to it or the
+    mounted file system is another one, or if a property was set. Then the file is read, and its id
+    decides. The folder itself would not do: one that is made anew often has the same inode.
+
+    Attributes:
+        root: The folder.
+        instance_id: The `sleeper.id` of the instance.
+    """
+
+    root: Path
+    instance_id: str
+    _seen: _Signature | None = field(default=None, repr=False)
+
+    def check(self) -> None:
+        """Check that the instance is there.
+
+        Raises:
+            InstanceGone: it is not.
+            InstanceReplaced: another one is there.
+            StorageFailed: its properties cannot be read.
+        """
+        path = f"{self.root}/{paths.INSTANCE_PROPERTIES}"
+        found = signature_of(path)
+        if found is not None and found == self._seen:
+            return
+        check_instance_id(_read(path), str(self.root), self.instance_id)
+        self._seen = found
+
+
+def signature_of(path: str) -> _Signature | None:
+    """Return what changes when another file has the name; None if that cannot be seen."""
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return None
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise read_failure(error, path) from error
+
+
+# ---------------------------------------------------------------- walk
+#
+# Lists a folder's files in the order of their keys, as an object store does.
+
+
+def walk(root: str, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+    """Yield the files under `root` whose key starts with `prefix` and comes after `after`.
+
+    Folders that cannot contain such a key are not opened; all names of an open folder are in
+    memory. Symbolic links are not followed, so that deleting what is listed never deletes files
+    outside. Names that are not valid keys are not ours and are left out.
+
+    Raises:
+        StorageFailed: a folder cannot be read.
+    """
+    start = prefix[: prefix.rfind("/") + 1]
+    return _walk_folder(os.path.join(root, start), start, prefix, after)
+
+
+def _walk_folder(folder: str, start: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
+    for name, entry in _entries(folder):
+        key = start + name
+        if name.endswith("/"):
+            if key.startswith(prefix) and (key > after or after.startswith(key)):
+                yield from _walk_folder(entry.path, key, prefix, after)
+        elif key.startswith(prefix) and key > after:
+            yield from _describe(key, entry)
+
+
+def _entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+    # Folders sort with a slash at the end, as in their keys: `a.b` < `a/b` < `a0`.
+    try:
+        with os.scandir(folder) as entries:
+            named = [(entry.name + "/" * _is_folder(entry), entry) for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise read_failure(error, folder) from error
+    return sorted((pair for pair in named if is_key(pair[1].name)), key=lambda pair: pair[0])
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _describe(key: str, entry: os.DirEntry[str]) -> Iterator[ObjectInfo]:
+    try:
+        if entry.is_file(follow_symlinks=False):
+            found = entry.stat(follow_symlinks=False)
+            yield ObjectInfo(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+    except FileNotFoundError:
+        return  # deleted since the folder was read
+    except OSError as error:
+        raise read_failure(error, entry.path) from error

@@ -20,8 +20,14 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from sleeper.errors import ObjectTooShort, StorageFailed
-from sleeper.ports.objects import ObjectInfo
-from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
+from sleeper.ports.objects import (
+    ObjectInfo,
+    check_key,
+    check_prefix,
+    check_ranges,
+    folder_prefix,
+    is_key,
+)
 from sleeper.storage.objectstore.client import (
     Client,
     is_about_range,

@@ -10,8 +10,7 @@ from datetime import datetime
 from heapq import merge
 from typing import TypeVar
 
-from sleeper.ports.objects import ObjectInfo, Objects, Output
-from sleeper.storage.keys import check_prefix, folder_prefix
+from sleeper.ports.objects import ObjectInfo, Objects, Output, check_prefix, folder_prefix
 
 T = TypeVar("T")
 

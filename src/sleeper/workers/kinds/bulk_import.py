@@ -35,7 +35,7 @@ from sleeper.spark.submit.driver_process import DriverProcess, run_driver
 from sleeper.spark.submit.emr import Emr
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
-from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.table_state import JobRecord
 from sleeper.workers.job import Job, JobDeferred, JobOutcome, MessageRejected, RunContext
 
 # ---------------------------------------------------------------- bulk import place

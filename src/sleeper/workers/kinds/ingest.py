@@ -13,7 +13,7 @@ from sleeper.model.jobs.events import hash_of_paths
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
-from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.table_state import JobRecord
 from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
 
 

@@ -19,8 +19,7 @@ from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.plans.claims import claimed_job
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles, ReplaceFiles
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions, SplitPartition
 
 NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)

@@ -15,8 +15,7 @@ from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.plans.compactions import CompactionSettings, plan_compactions
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 
 SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from sleeper.errors import QueryInvalid
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.ranges import whole_region
-from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.file_references import FileReferences
 from sleeper.state.plans.exports import plan_export
 from sleeper.state.plans.queries import plan_leaf_queries
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import CommittedJobs, TableState
 from tests.unit.state.small_tables import NOON, SCHEMA, ref
 
 EVERYTHING = [whole_region(SCHEMA)]

@@ -13,11 +13,10 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import PartitionTree, split_partition, tree_from_split_points
 from sleeper.model.queries import key_region, region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.file_references import FileReferences
 from sleeper.state.plans import queries
 from sleeper.state.plans.queries import plan_leaf_queries, plan_lookup, plan_lookups
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import CommittedJobs, TableState
 from tests.unit.model.grown_trees import split_tree
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

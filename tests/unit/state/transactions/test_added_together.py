@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import CommittedJob, TableState
 from sleeper.state.transactions.files import AddFiles, fold_added
 from sleeper.state.transactions.partitions import MergePartitions
 from tests.unit.state.small_tables import (

@@ -12,8 +12,15 @@ from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.plans.claims import expired_claims
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
-from sleeper.state.transactions.files import AddFiles, ClearFiles, ReplaceFiles
+from sleeper.state.transactions.files import (
+    AddFiles,
+    Claim,
+    ClaimFiles,
+    ClearFiles,
+    ReleaseClaims,
+    RenewClaims,
+    ReplaceFiles,
+)
 from sleeper.state.transactions.partitions import InitialisePartitions
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)

@@ -19,11 +19,11 @@ from sleeper.errors import (
     NewReferenceSameAsOldReference,
     PartitionNotInTree,
 )
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.table_state import CommittedJob, TableState
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     ClearFiles,
     DeleteFiles,
     ReferencePush,

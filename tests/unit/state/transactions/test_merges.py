@@ -14,8 +14,7 @@ from sleeper.errors import (
 )
 from sleeper.model import partitions
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
-from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles, ReplaceFiles
+from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import MergePartitions
 from tests.unit.state.small_tables import (
     SCHEMA,

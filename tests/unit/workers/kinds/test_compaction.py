@@ -14,7 +14,7 @@ from sleeper.model.files import ClaimOwner
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import JobState
-from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.transactions.files import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.table import Table
 from sleeper.workers.maintenance import OnlineTable

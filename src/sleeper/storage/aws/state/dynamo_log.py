@@ -19,7 +19,7 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
 from sleeper.storage.deletion import delete_groups
-from sleeper.storage.object_log import TABLE_LOG
+from sleeper.storage.transaction_log import TABLE_LOG
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.stores.revisions import Revision, RevisionHistory
+from sleeper.state.revision_store import Revision, RevisionHistory
 from sleeper.state.value_json import (
     move_from_json,
     move_to_json,

@@ -17,9 +17,9 @@ from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
-from sleeper.state.committed_jobs import CommittedJobs, JobRecord
 from sleeper.state.file_references import FileReferences
 from sleeper.state.file_rows import SCHEMA, file_rows_batch
+from sleeper.state.table_state import CommittedJobs, JobRecord
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
 from sleeper.storage.aws.state.state_items import (

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from sleeper.errors import DataDamaged
 from sleeper.model.tables import StateMove
+from sleeper.state.revision_store import Revision, RevisionHistory
 from sleeper.state.snapshot import FILES, JOBS, PARTITIONS
-from sleeper.state.stores.revisions import Revision, RevisionHistory
 from sleeper.state.value_json import (
     move_from_json,
     move_to_json,

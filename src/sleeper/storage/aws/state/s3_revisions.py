@@ -16,9 +16,9 @@ from typing import TypeVar
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
+from sleeper.state.revision_store import Revision
 from sleeper.state.snapshot import PARTS, PartSource, encode_part, unchanged_parts, with_part
 from sleeper.state.state_store import SweepLimits, SweptStates
-from sleeper.state.stores.revisions import Revision
 from sleeper.state.table_state import TableState
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
 from sleeper.storage.aws.state.revision_items import (

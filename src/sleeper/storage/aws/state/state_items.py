@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition
-from sleeper.state.committed_jobs import JobRecord
-from sleeper.state.stores.difference import TrackedFile
+from sleeper.state.commit_changes import TrackedFile
+from sleeper.state.table_state import JobRecord
 from sleeper.state.value_json import RegionJson, claims_from_json, claims_to_json
 from sleeper.storage.aws.dynamo_tables import DynamoTable, Item
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sleeper.model.files import FileReference
-from sleeper.state import committed_jobs
-from sleeper.state.committed_jobs import CommittedJobs, JobRecord
+from sleeper.state import table_state
+from sleeper.state.commit_changes import TrackedFile, state_difference
 from sleeper.state.file_references import FileReferences
-from sleeper.state.stores.difference import TrackedFile, state_difference
+from sleeper.state.table_state import CommittedJobs, JobRecord
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from tests.soak import tries
 from tests.unit.state.any_steps import Steps, entry
@@ -63,8 +63,8 @@ def test_changes_of_the_items_before_give_the_items_after(often, random):
     with pytest.MonkeyPatch.context() as patched:
         if often:
             patched.setattr(FileReferences, "_fold_min", 3)
-            patched.setattr(committed_jobs, "_RECENT_MIN", 2)
-            patched.setattr(committed_jobs, "_ENTRIES_MIN", 4)
+            patched.setattr(table_state, "_RECENT_MIN", 2)
+            patched.setattr(table_state, "_ENTRIES_MIN", 4)
         steps, state, at = Steps(random.choice), two_leaves(), NOON
         for _ in range(12):
             at += timedelta(minutes=1)
@@ -126,8 +126,8 @@ def test_what_did_not_change_costs_nothing(monkeypatch):
 
 def test_jobs_that_expired_are_dropped_and_those_of_a_cleared_table_are_cleared(monkeypatch):
     """A clear is no reason to delete each record."""
-    monkeypatch.setattr(committed_jobs, "_RECENT_MIN", 2)
-    monkeypatch.setattr(committed_jobs, "_ENTRIES_MIN", 2)
+    monkeypatch.setattr(table_state, "_RECENT_MIN", 2)
+    monkeypatch.setattr(table_state, "_ENTRIES_MIN", 2)
 
     def record(number, keep_until=NOON):
         return JobRecord(

@@ -23,12 +23,12 @@ from sleeper.errors import (
     StorageReadOnly,
 )
 from sleeper.state.commit import apply_entry, commit_group, replay
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import CommittedJob, TableState
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
-from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     DeleteFiles,
     ReferencePush,
     ReplaceFiles,

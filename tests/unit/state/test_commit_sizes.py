@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sleeper.model.files import ClaimOwner
 from sleeper.model.partitions import PartitionTree
-from sleeper.state.stores.commit_sizes import (
+from sleeper.state.commit_changes import (
     claim_changes,
     claim_groups,
     clear_changes,
@@ -16,13 +16,15 @@ from sleeper.state.stores.commit_sizes import (
     merge_changes,
     parts_max,
     push_changes,
+    state_difference,
 )
-from sleeper.state.stores.difference import state_difference
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims
 from sleeper.state.transactions.files import (
     AddFiles,
+    Claim,
+    ClaimFiles,
     ClearFiles,
     ReferencePush,
+    ReleaseClaims,
     ReplaceFiles,
     SplitFileReferences,
 )

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import FileAlreadyExists
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims
+from sleeper.state.transactions.files import Claim, ClaimFiles, ReleaseClaims
 from tests.unit.state.small_tables import ROOT
-from tests.unit.state.stores.test_log_store import Place, add, filenames
+from tests.unit.state.test_log_store import Place, add, filenames
 
 
 class RemotePlace(Place):

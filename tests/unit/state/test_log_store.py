@@ -21,7 +21,7 @@ from sleeper.errors import (
     StorageFull,
     VersionNotFound,
 )
-from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.small_tables import NOON, ROOT, SCHEMA, contents, ref

@@ -17,9 +17,8 @@ from sleeper.errors import (
     StorageFailed,
     VersionNotFound,
 )
+from sleeper.state.revision_store import RevisionHistory, RevisionStateStore
 from sleeper.state.state_store import SweepLimits
-from sleeper.state.stores.revision_store import RevisionStateStore
-from sleeper.state.stores.revisions import RevisionHistory
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.memory_revisions import MemoryRevisions

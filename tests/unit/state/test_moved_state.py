@@ -9,14 +9,14 @@ import pytest
 
 from sleeper.errors import DataDamaged, StateMoved, TableChanged, VersionNotFound
 from sleeper.model.tables import StateMove
-from sleeper.state.stores.log_store import TransactionLogStateStore
-from sleeper.state.stores.revision_store import RevisionStateStore
+from sleeper.state.log_store import TransactionLogStateStore
+from sleeper.state.moves import MoveState
+from sleeper.state.revision_store import RevisionStateStore
 from sleeper.state.transactions.files import AddFiles
-from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.unit.state.memory_revisions import MemoryRevisions
 from tests.unit.state.small_tables import NOON, ROOT, SCHEMA, contents, ref
 
