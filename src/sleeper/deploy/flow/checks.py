@@ -39,8 +39,8 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check found.
+class CheckResult:
+    """What one check found.
 
     Attributes:
         level: Whether it stands in the way.
@@ -51,35 +51,35 @@ class Finding:
     text: str
 
 
-Check = Callable[[], Iterable[Finding]]
+Check = Callable[[], Iterable[CheckResult]]
 
 
-def ok(text: str) -> list[Finding]:
+def ok(text: str) -> list[CheckResult]:
     """Return that all is well."""
-    return [Finding(Level.OK, text)]
+    return [CheckResult(Level.OK, text)]
 
 
-def warning(text: str) -> list[Finding]:
+def warning(text: str) -> list[CheckResult]:
     """Return something to know of, which does not stand in the way."""
-    return [Finding(Level.WARNING, text)]
+    return [CheckResult(Level.WARNING, text)]
 
 
-def failure(text: str) -> list[Finding]:
+def failure(text: str) -> list[CheckResult]:
     """Return something that stands in the way."""
-    return [Finding(Level.FAILURE, text)]
+    return [CheckResult(Level.FAILURE, text)]
 
 
-def run_checks(checks: Mapping[str, Check]) -> list[Finding]:
+def run_checks(checks: Mapping[str, Check]) -> list[CheckResult]:
     """Run checks by name, each whatever others found; return all findings.
 
     One that may not ask AWS, or gets no answer, is a warning: what it looks for may be right.
     """
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for name, check in checks.items():
         try:
             found += check()
         except PropertiesInvalid as error:
-            found += [Finding(Level.FAILURE, text) for text in error.failures.values()]
+            found += [CheckResult(Level.FAILURE, text) for text in error.failures.values()]
         except (BadRequest, MissingExtra) as error:
             found += failure(str(error))
         except SleeperError as error:
@@ -92,7 +92,7 @@ def run_checks(checks: Mapping[str, Check]) -> list[Finding]:
     return found
 
 
-def raise_failures(findings: Iterable[Finding]) -> None:
+def raise_failures(findings: Iterable[CheckResult]) -> None:
     """Raise all failures as one error.
 
     Raises:
@@ -116,7 +116,7 @@ _QUOTAS: Final = {False: "L-3032A538", True: "L-36FBB829"}
 """Codes of the quotas of Fargate's processors: on demand, and spot."""
 
 
-def check_account(account: str, region: str) -> list[Finding]:
+def check_account(account: str, region: str) -> list[CheckResult]:
     """Say which account and region are used."""
     return ok(f"account {account}, region {region}")
 
@@ -130,7 +130,7 @@ def identity_of(region: str | None) -> AwsIdentity:
     return aws_identity(region)
 
 
-def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[Finding]:
+def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[CheckResult]:
     """Compare the processors of the largest number of tasks with the quota of Fargate."""
     client = aws_client("service-quotas", region)
     answer = client.get_service_quota(ServiceCode="fargate", QuotaCode=_QUOTAS[is_spot])
@@ -152,7 +152,7 @@ def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[Finding]:
 _PACKAGES: Final = "sleeper.bulk.import.environment"
 
 
-def check_packages(settings: DeploymentSettings) -> list[Finding]:
+def check_packages(settings: DeploymentSettings) -> list[CheckResult]:
     """Check that bulk imports on EMR find the packages of Sleeper."""
     needing = [each.stack for each in PLATFORMS if each.takes_packages and settings.has(each.stack)]
     if not needing:
@@ -188,7 +188,7 @@ _DOCKER: Final = {"x86_64": "amd64"}
 PUSH: Final = "docs/deploy/images.md says how to build and push it"
 
 
-def check_image(uri: str, architectures: Iterable[str]) -> list[Finding]:
+def check_image(uri: str, architectures: Iterable[str]) -> list[CheckResult]:
     """Check that an image is in ECR.
 
     Args:
@@ -253,7 +253,7 @@ _NO_SUBNET: Final = ("InvalidSubnetID.NotFound", "NotFound", "InvalidSubnetID.Ma
 _EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
 
 
-def check_network(vpc: str, subnets: Sequence[str], region: str) -> list[Finding]:
+def check_network(vpc: str, subnets: Sequence[str], region: str) -> list[CheckResult]:
     """Check that the VPC and the subnets exist, belong together, and reach the services of AWS."""
     client = aws_client("ec2", region)
     if not _exists(client, vpc):
@@ -299,7 +299,7 @@ def _subnets(
     return found, tuple(name for name in names if name not in found)
 
 
-def _routes(client: Any, vpc: str, subnets: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+def _routes(client: Any, vpc: str, subnets: Mapping[str, Mapping[str, Any]]) -> list[CheckResult]:
     """Warn of subnets from which a task reaches neither ECR nor SQS."""
     tables = client.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])
     by_subnet: dict[str, Mapping[str, Any]] = {}
@@ -332,7 +332,7 @@ def _leads_out(table: Mapping[str, Any]) -> bool:
 # Checks that what has the instance's names is the instance's, and can be deployed.
 
 
-def check_stacks(stacks: DeployedStacks, found: Mapping[str, DeployedStack]) -> list[Finding]:
+def check_stacks(stacks: DeployedStacks, found: Mapping[str, DeployedStack]) -> list[CheckResult]:
     """Check that stacks with names of the instance's are its own, and in a state to go on from."""
     findings = [
         finding for each in stacks.owner_failures(found.values()) for finding in failure(each)
@@ -356,7 +356,7 @@ def check_resources(
     pause: Callable[[int], None],
     *,
     keeps: bool,
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Check what is there of an instance that has no stacks.
 
     Its buckets and tables are taken over by CloudFormation, which cannot take over queues.
@@ -370,7 +370,7 @@ def check_resources(
     """
     url = f"aws://{names.instance_id}"
     buckets = InstanceBuckets(aws_client("s3", region, endpoint), url)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     kept = []
     for bucket in names.buckets:
         try:

@@ -14,7 +14,7 @@ from typing import Final
 from sleeper.deploy.flow.cdk_command import CdkCommand, find_cdk
 from sleeper.deploy.flow.checks import (
     Check,
-    Finding,
+    CheckResult,
     Level,
     check_account,
     check_image,
@@ -92,7 +92,7 @@ class Prepared:
     cdk: CdkCommand
     stacks: DeployedStacks
     deployed: Mapping[str, DeployedStack]
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
 
     @property
     def url(self) -> str:
@@ -171,21 +171,21 @@ class _Parts:
         self.stacks: DeployedStacks | None = None
         self.deployed: Mapping[str, DeployedStack] = {}
 
-    def check_cdk(self) -> list[Finding]:
+    def check_cdk(self) -> list[CheckResult]:
         cdk = find_cdk(self._machine.environment)
         found = cdk.version()
         self.cdk = cdk
         return ok(f"the CDK's command line {found}")
 
-    def check_identity(self) -> list[Finding]:
+    def check_identity(self) -> list[CheckResult]:
         try:
             self.identity = aws_identity(self._machine.region)
         except SleeperError as error:  # without an account there is nothing to go on with
             logger.info("no account: %s", error)
-            return [Finding(Level.FAILURE, str(error))]
+            return [CheckResult(Level.FAILURE, str(error))]
         return check_account(self.identity.account, self.identity.region)
 
-    def check_properties(self) -> list[Finding]:
+    def check_properties(self) -> list[CheckResult]:
         if self.identity is not None and is_instance_id(self._id):
             self.stored = self._read_stored()
         self.values = _merged(self._id, self.stored, self._given)
@@ -253,13 +253,13 @@ class _Parts:
             )
         return checks
 
-    def _synthesise(self) -> list[Finding]:
+    def _synthesise(self) -> list[CheckResult]:
         assert self.settings is not None
         self.assembly = synthesise(self.settings, self._folder)
         names = ", ".join(each.kind for each in self.assembly.stacks)
         return ok(f"templates in {self._folder}: {names}")
 
-    def _check_stacks(self) -> list[Finding]:
+    def _check_stacks(self) -> list[CheckResult]:
         assert self.identity is not None
         self.stacks = DeployedStacks(self._id, self.identity.region, rest=self._machine.rest)
         self.deployed = self.stacks.all()

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from sleeper.deploy.flow.checks import Finding, Level
+from sleeper.deploy.flow.checks import CheckResult, Level
 from sleeper.deploy.flow.deployment import Planned, carry_out, finish, planned, stored_properties
 from sleeper.deploy.flow.preparation import Machine, prepare
 from sleeper.errors import BadRequest
@@ -145,7 +145,7 @@ def _show(plan: Planned) -> None:
             say(f"property {name}: {plan.prepared.stored.get(name, '')!r} becomes {text or ''!r}")
 
 
-def _finding_line(finding: Finding) -> str:
+def _finding_line(finding: CheckResult) -> str:
     mark = "" if finding.level is Level.OK else f"{finding.level.value.upper()}: "
     return f"{mark}{finding.text}"
 
