@@ -31,7 +31,7 @@ from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
 from sleeper.deploy.flow.removal import RETAIN
 from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.app import Synthesised, synthesise
+from sleeper.deploy.stacks.app import Assembly, synthesise
 from sleeper.errors import PropertiesInvalid, SleeperError
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import check_editable
@@ -85,7 +85,7 @@ class Prepared:
     """
 
     settings: DeploymentSettings
-    assembly: Synthesised
+    assembly: Assembly
     values: Mapping[str, str]
     changes: Mapping[str, str | None]
     stored: Mapping[str, str] | None
@@ -166,7 +166,7 @@ class _Parts:
         self.changes: Mapping[str, str | None] = {}
         self.identity: AwsIdentity | None = None
         self.settings: DeploymentSettings | None = None
-        self.assembly: Synthesised | None = None
+        self.assembly: Assembly | None = None
         self.cdk: CdkCommand | None = None
         self.stacks: DeployedStacks | None = None
         self.deployed: Mapping[str, DeployedStack] = {}

@@ -34,7 +34,7 @@ class StackFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Synthesised:
+class Assembly:
     """The templates of a deployment.
 
     Attributes:
@@ -46,7 +46,7 @@ class Synthesised:
     stacks: tuple[StackFile, ...]
 
 
-def synthesise(settings: DeploymentSettings, folder: Path) -> Synthesised:
+def synthesise(settings: DeploymentSettings, folder: Path) -> Assembly:
     """Write the templates of all stacks of a deployment to a folder.
 
     Nothing is asked of AWS, and no file but those of the folder is written.
@@ -60,7 +60,7 @@ def synthesise(settings: DeploymentSettings, folder: Path) -> Synthesised:
             "pip install 'sleeper-store[deploy]'"
         )
     _use_own_node()
-    made: Synthesised = import_module(_BUILD).synthesise_stacks(settings, folder)
+    made: Assembly = import_module(_BUILD).synthesise_stacks(settings, folder)
     return made
 
 

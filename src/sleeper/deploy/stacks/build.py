@@ -10,7 +10,7 @@ from aws_cdk import App, Stack
 
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks import jobs, tables
-from sleeper.deploy.stacks.app import StackFile, Synthesised
+from sleeper.deploy.stacks.app import Assembly, StackFile
 from sleeper.deploy.stacks.eks import add_eks_stack
 from sleeper.deploy.stacks.emr import add_emr_stack, add_persistent_emr_stack, add_serverless_stack
 from sleeper.deploy.stacks.instance import (
@@ -56,12 +56,12 @@ def build(settings: DeploymentSettings, app: App) -> tuple[Stack, ...]:
     return (*made, *others)
 
 
-def synthesise_stacks(settings: DeploymentSettings, folder: Path) -> Synthesised:
+def synthesise_stacks(settings: DeploymentSettings, folder: Path) -> Assembly:
     """Write the templates of all stacks of a deployment to a folder."""
     app = App(outdir=str(folder), analytics_reporting=False, context=_CONTEXT)
     stacks = build(settings, app)
     app.synth()
-    return Synthesised(
+    return Assembly(
         folder,
         tuple(
             StackFile(
