@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.deploy.flow.difference import NewTemplate, differences
-from sleeper.deploy.flow.preparation import Machine, Prepared
+from sleeper.deploy.flow.preparation import Machine, Preparation
 from sleeper.deploy.flow.removal import stop_tasks
 from sleeper.deploy.flow.smoke_job import SmokeJob
 from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
@@ -24,15 +24,15 @@ _LOG_GROUP: Final = "AWS::Logs::LogGroup"
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class DeploymentPlan:
     """What a deployment would do.
 
     Attributes:
-        prepared: What was found out.
+        preparation: What was found out.
         changes: What changes, stack by stack, in the order in which it is done.
     """
 
-    prepared: Prepared
+    preparation: Preparation
     changes: tuple[StackChange, ...]
 
     @property
@@ -43,11 +43,13 @@ class Planned:
     @property
     def is_empty(self) -> bool:
         """Whether neither a stack nor a property changes."""
-        properties = self.prepared.changes if self.prepared.stored is not None else {"": ""}
+        properties = self.preparation.changes if self.preparation.stored is not None else {"": ""}
         return not properties and all(each.is_empty for each in self.changes)
 
 
-def planned(prepared: Prepared, machine: Machine, told: Callable[[str], object]) -> Planned:
+def plan_deployment(
+    preparation: Preparation, machine: Machine, told: Callable[[str], object]
+) -> DeploymentPlan:
     """Compare the new templates with what is deployed; nothing is changed.
 
     Raises:
@@ -55,17 +57,17 @@ def planned(prepared: Prepared, machine: Machine, told: Callable[[str], object])
         DeploymentFailed: CloudFormation refuses a template.
         StorageFailed: it cannot be asked.
     """
-    for each in prepared.deployed.values():
-        prepared.stacks.settle(each.name, told)  # an interrupted deployment goes on by itself
-    templates = [NewTemplate(each.name, each.template) for each in prepared.assembly.stacks]
-    deployed = prepared.stacks.all() if prepared.deployed else prepared.deployed
-    changes = differences(prepared.stacks, deployed, templates, rest=machine.rest)
+    for each in preparation.deployed.values():
+        preparation.stacks.settle(each.name, told)  # an interrupted deployment goes on by itself
+    templates = [NewTemplate(each.name, each.template) for each in preparation.assembly.stacks]
+    deployed = preparation.stacks.all() if preparation.deployed else preparation.deployed
+    changes = differences(preparation.stacks, deployed, templates, rest=machine.rest)
     _check_removed(changes)
-    return Planned(prepared, tuple(changes))
+    return DeploymentPlan(preparation, tuple(changes))
 
 
 def carry_out(
-    plan: Planned, machine: Machine, told: Callable[[str], object], *, smoke_test: bool
+    plan: DeploymentPlan, machine: Machine, told: Callable[[str], object], *, smoke_test: bool
 ) -> Instance:
     """Deploy all stacks, write the properties, and run the smoke job. Return the instance.
 
@@ -76,68 +78,68 @@ def carry_out(
         DeploymentFailed: a stack could not be deployed, or the smoke job failed.
         StorageFailed: something else cannot be written.
     """
-    prepared = plan.prepared
+    preparation = plan.preparation
     if any(not each.is_empty and not each.is_removed for each in plan.changes):
         _deploy(plan, told)
     for each in plan.changes:
         if each.is_removed:
             told(f"removing stack {each.name}, which is not chosen any more")
-            stop_tasks(prepared.stacks, each.name)
-            prepared.stacks.delete(each.name, told)
-    instance = write_properties(prepared)
-    write_platforms(prepared, instance)
+            stop_tasks(preparation.stacks, each.name)
+            preparation.stacks.delete(each.name, told)
+    instance = write_properties(preparation)
+    write_platforms(preparation, instance)
     told(f"properties of {instance.url} are written")
     if smoke_test:
         _smoke_job(plan, instance, machine, told).run()
     return instance
 
 
-def _deploy(plan: Planned, told: Callable[[str], object]) -> None:
-    prepared = plan.prepared
+def _deploy(plan: DeploymentPlan, told: Callable[[str], object]) -> None:
+    preparation = plan.preparation
     makes_buckets = any(
         each.is_new and any(made.type == _BUCKET for made in each.resources)
         for each in plan.changes
     )
-    region = prepared.settings.names.region
+    region = preparation.settings.names.region
     try:
-        prepared.cdk.deploy(prepared.assembly.folder, region, told, takes_over=makes_buckets)
+        preparation.cdk.deploy(preparation.assembly.folder, region, told, takes_over=makes_buckets)
     except DeploymentFailed as error:
-        found = prepared.stacks.all().values()
-        reasons = [prepared.stacks.failed_events(each.name) for each in found if each.has_failed]
+        found = preparation.stacks.all().values()
+        reasons = [preparation.stacks.failed_events(each.name) for each in found if each.has_failed]
         raise DeploymentFailed(" ".join([str(error), *filter(None, reasons)])) from error
 
 
-def write_properties(prepared: Prepared) -> Instance:
+def write_properties(preparation: Preparation) -> Instance:
     """Write the instance's properties as `sleeper init` does, and return the instance.
 
     What `sleeper init` makes is there already: the stacks have made it.
     """
-    if prepared.stored is None:
-        given = {name: text for name, text in prepared.values.items() if name != "sleeper.id"}
+    if preparation.stored is None:
+        given = {name: text for name, text in preparation.values.items() if name != "sleeper.id"}
         try:
-            return create_instance(prepared.url, given)
+            return create_instance(preparation.url, given)
         except InstanceAlreadyExists:
-            logger.info("%s has properties already: they are changed", prepared.url)
-    instance = connect(prepared.url)
-    if prepared.changes:
-        instance.set_properties(prepared.changes)
+            logger.info("%s has properties already: they are changed", preparation.url)
+    instance = connect(preparation.url)
+    if preparation.changes:
+        instance.set_properties(preparation.changes)
     return instance
 
 
-def write_platforms(prepared: Prepared, instance: Instance) -> None:
+def write_platforms(preparation: Preparation, instance: Instance) -> None:
     """Tell an instance which Spark platforms its stacks have made, and which are gone."""
-    settings = prepared.settings
+    settings = preparation.settings
     changes = changed_platforms(
-        settings.names, settings.stacks, prepared.stacks.resources, instance.properties
+        settings.names, settings.stacks, preparation.stacks.resources, instance.properties
     )
     if changes:
         instance.set_properties(changes)
 
 
-def finish(plan: Planned) -> None:
+def finish(plan: DeploymentPlan) -> None:
     """Write what an interrupted deployment may have left out, where nothing else is to be done."""
-    with connect(plan.prepared.url) as instance:
-        write_platforms(plan.prepared, instance)
+    with connect(plan.preparation.url) as instance:
+        write_platforms(plan.preparation, instance)
 
 
 def stored_properties(instance_id: str) -> dict[str, str] | None:
@@ -150,10 +152,10 @@ def stored_properties(instance_id: str) -> dict[str, str] | None:
 
 
 def _smoke_job(
-    plan: Planned, instance: Instance, machine: Machine, told: Callable[[str], object]
+    plan: DeploymentPlan, instance: Instance, machine: Machine, told: Callable[[str], object]
 ) -> SmokeJob:
-    settings, stacks = plan.prepared.settings, plan.prepared.stacks
-    names = [each.name for each in plan.prepared.assembly.stacks]
+    settings, stacks = plan.preparation.settings, plan.preparation.stacks
+    names = [each.name for each in plan.preparation.assembly.stacks]
     groups = {
         name: [place for kind, _, place in stacks.resources(name) if kind == _LOG_GROUP]
         for name in names

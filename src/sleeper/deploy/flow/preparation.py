@@ -68,7 +68,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Preparation:
     """A deployment that can be carried out.
 
     Attributes:
@@ -106,7 +106,7 @@ def prepare(
     stored: Callable[[], Mapping[str, str] | None],
     machine: Machine,
     folder: Path,
-) -> Prepared:
+) -> Preparation:
     """Run all checks, and return what can be deployed.
 
     Args:
@@ -134,7 +134,7 @@ def prepare(
     assert parts.assembly is not None
     assert parts.cdk is not None
     assert parts.stacks is not None
-    return Prepared(
+    return Preparation(
         settings=parts.settings,
         assembly=parts.assembly,
         values=parts.values,

@@ -13,7 +13,13 @@ from typing import Any
 import click
 
 from sleeper.deploy.flow.checks import CheckResult, Level
-from sleeper.deploy.flow.deployment import Planned, carry_out, finish, planned, stored_properties
+from sleeper.deploy.flow.deployment import (
+    DeploymentPlan,
+    carry_out,
+    finish,
+    plan_deployment,
+    stored_properties,
+)
 from sleeper.deploy.flow.preparation import Machine, prepare
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import between_attempts, process_environment
@@ -98,8 +104,8 @@ def aws(
         folder.mkdir(parents=True, exist_ok=True)
         machine = _machine()
         stored = partial(stored_properties, instance_id)
-        prepared = prepare(instance_id, given, stored, machine, folder.resolve())
-        plan = planned(prepared, machine, warn)
+        preparation = prepare(instance_id, given, stored, machine, folder.resolve())
+        plan = plan_deployment(preparation, machine, warn)
         if not as_json:
             _show(plan)
         if plan.is_empty and not dry_run:
@@ -133,16 +139,18 @@ def _machine() -> Machine:
     )
 
 
-def _show(plan: Planned) -> None:
-    for finding in plan.prepared.findings:
+def _show(plan: DeploymentPlan) -> None:
+    for finding in plan.preparation.findings:
         say(_finding_line(finding))
     say("")
     for change in plan.changes:
         for line in change.lines():
             say(line)
-    if plan.prepared.stored is not None:
-        for name, text in plan.prepared.changes.items():
-            say(f"property {name}: {plan.prepared.stored.get(name, '')!r} becomes {text or ''!r}")
+    if plan.preparation.stored is not None:
+        for name, text in plan.preparation.changes.items():
+            say(
+                f"property {name}: {plan.preparation.stored.get(name, '')!r} becomes {text or ''!r}"
+            )
 
 
 def _finding_line(finding: CheckResult) -> str:
@@ -150,20 +158,20 @@ def _finding_line(finding: CheckResult) -> str:
     return f"{mark}{finding.text}"
 
 
-def _nothing_done(plan: Planned) -> str:
+def _nothing_done(plan: DeploymentPlan) -> str:
     return "nothing to do" if plan.is_empty else "nothing was changed: this was a dry run"
 
 
-def _agree(plan: Planned, *, yes: bool) -> None:
+def _agree(plan: DeploymentPlan, *, yes: bool) -> None:
     """Ask whether to go on.
 
     Raises:
         BadRequest: the answer is no, or nobody can answer.
     """
-    name = plan.prepared.settings.names.instance_id
+    name = plan.preparation.settings.names.instance_id
     if not plan.losses:
         if not yes:
-            ask(f"Deploy {plan.prepared.url}?", "--yes")
+            ask(f"Deploy {plan.preparation.url}?", "--yes")
         return
     warn("DATA COULD BE LOST:")
     for loss in plan.losses:
@@ -176,22 +184,22 @@ def _agree(plan: Planned, *, yes: bool) -> None:
     ask_for_name(name, "deploy it all the same")
 
 
-def _end(plan: Planned, *, as_json: bool, text: str | None, deployed: bool = False) -> None:
+def _end(plan: DeploymentPlan, *, as_json: bool, text: str | None, deployed: bool = False) -> None:
     if not as_json:
         say(text or "")
         return
-    names = plan.prepared.settings.names
+    names = plan.preparation.settings.names
     document: dict[str, Any] = {
         "id": names.instance_id,
-        "url": plan.prepared.url,
+        "url": plan.preparation.url,
         "account": names.account,
         "region": names.region,
         "deployed": deployed,
-        "findings": [asdict(each) for each in plan.prepared.findings],
+        "findings": [asdict(each) for each in plan.preparation.findings],
         "stacks": [
             {**asdict(each), "losses": [loss.line() for loss in each.losses]}
             for each in plan.changes
         ],
-        "properties": dict(plan.prepared.changes),
+        "properties": dict(plan.preparation.changes),
     }
     print_json(document)
