@@ -17,7 +17,7 @@ _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us
 
 
 @dataclass(frozen=True, slots=True)
-class TableOperation:
+class OperationNames:
     """An operation on every online table, which a stack runs. Its queues have upstream's names.
 
     Attributes:
@@ -37,16 +37,16 @@ class TableOperation:
         return f"{self.function}-trigger"
 
 
-TABLE_OPERATIONS: Final[Mapping[StackName, TableOperation]] = {
-    StackName.GARBAGE: TableOperation(
+TABLE_OPERATIONS: Final[Mapping[StackName, OperationNames]] = {
+    StackName.GARBAGE: OperationNames(
         "collect", "garbage-collector", ("GCJobQ.fifo", "GCJobDLQ.fifo")
     ),
-    StackName.SPLITTING: TableOperation(
+    StackName.SPLITTING: OperationNames(
         "split",
         "partition-splitter",
         ("FindPartitionsToSplitQ.fifo", "FindPartitionsToSplitDLQ.fifo"),
     ),
-    StackName.METRICS: TableOperation(
+    StackName.METRICS: OperationNames(
         "measure", "table-metrics", ("MetricsJobQ.fifo", "MetricsJobDLQ.fifo")
     ),
 }
@@ -117,7 +117,7 @@ class DeployedNames:
         """Return the name of the queue of their dead letters."""
         return self.queues(name).dead
 
-    def operation_queues(self, operation: TableOperation) -> SqsNames:
+    def operation_queues(self, operation: OperationNames) -> SqsNames:
         """Return the names of the queue of an operation on tables, and of its dead letters."""
         queue, dead = operation.in_sqs
         return SqsNames(self.prefix + queue, self.prefix + dead)

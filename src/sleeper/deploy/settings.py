@@ -98,7 +98,7 @@ def setting_failures(
         yield from error.failures.items()
     yield from _identity_failures(properties, account, region)
     named = [each.strip() for each in properties.get(_STACKS, "").split(",") if each.strip()]
-    unknown = [told for each in named if (told := _stack_failure(each))]
+    unknown = [reason for each in named if (reason := _stack_failure(each))]
     if unknown:
         yield _STACKS, f"{_STACKS}: {' '.join(unknown)}"
     readable = _readable(properties)
@@ -203,9 +203,9 @@ def _size_failures(
         if kind.task is None or kind.stack not in chosen:
             continue
         size = task_size(properties, kind.task)
-        if told := size_failure(size.cpu, size.memory_mb):
+        if reason := size_failure(size.cpu, size.memory_mb):
             cpu, memory = (f"{PREFIX}{each}" for each in kind.task.size(size.architecture))
-            yield cpu, f"{cpu} and {memory}: {told}"
+            yield cpu, f"{cpu} and {memory}: {reason}"
 
 
 def _contradictions(

@@ -70,17 +70,17 @@ class Removal:
         """The instance's tables."""
         return tuple(each.name for each in self.belongings if each.kind == "table")
 
-    def carry_out(self, told: Callable[[Belonging], object] = lambda each: None) -> None:
+    def carry_out(self, report: Callable[[Belonging], object] = lambda each: None) -> None:
         """Remove everything that was listed. It can be repeated after any failure.
 
         Args:
-            told: Called with each thing before it is removed.
+            report: Called with each thing before it is removed.
 
         Raises:
             StorageFailed: something could not be removed; what was listed before it is gone.
         """
         for each in self.belongings:
-            told(each)
+            report(each)
             each.remove()
             _log.info("removed %s %s of %s", each.kind, each.name, self.url)
         self.finish()

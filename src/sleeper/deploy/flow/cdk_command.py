@@ -81,7 +81,7 @@ class CdkCommand:
         self,
         folder: Path,
         region: str,
-        told: Callable[[str], object],
+        report: Callable[[str], object],
         *,
         takes_over: bool = False,
     ) -> None:
@@ -93,7 +93,7 @@ class CdkCommand:
         Args:
             folder: The assembly.
             region: The region.
-            told: Called with each line that the command prints, but for beginnings.
+            report: Called with each line that the command prints, but for beginnings.
 
             takes_over: Whether buckets and tables that are there become those of new stacks.
 
@@ -121,7 +121,7 @@ class CdkCommand:
                 if text := line.strip():
                     last = [*last[-_LINES_TOLD:], text]
                     if _IN_PROGRESS not in text or _STACK in text:
-                        told(text)
+                        report(text)
             code = process.wait()
         finally:
             _end(process)

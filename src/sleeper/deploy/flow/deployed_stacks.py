@@ -139,7 +139,7 @@ class DeployedStacks:
             if each.owner != owner_tag_value(self._url)
         ]
 
-    def settle(self, name: str, told: Callable[[str], object]) -> DeployedStack | None:
+    def settle(self, name: str, report: Callable[[str], object]) -> DeployedStack | None:
         """Wait until CloudFormation is not at work on a stack; return it, None if it is gone.
 
         Raises:
@@ -150,26 +150,26 @@ class DeployedStacks:
             if stack is None or not stack.is_changing:
                 return stack
             if look % 12 == 0:
-                told(f"waiting for stack {name}, which is {stack.status}")
+                report(f"waiting for stack {name}, which is {stack.status}")
             self._rest(_LOOK_S)
         raise DeploymentFailed(
             f"CloudFormation is at work on stack {name} since an hour. Look at its events: "
             f"aws cloudformation describe-stack-events --stack-name {name}"
         )
 
-    def delete(self, name: str, told: Callable[[str], object]) -> None:
+    def delete(self, name: str, report: Callable[[str], object]) -> None:
         """Delete a stack, and wait until it is gone. One that is gone counts as deleted.
 
         Raises:
             DeploymentFailed: something of it cannot be deleted.
         """
-        if self.settle(name, told) is None:
+        if self.settle(name, report) is None:
             return
         try:
             self.client.delete_stack(StackName=name)
         except vendor_errors() as error:
             raise self._failure(error, "delete", f"stack {name}", writes=True) from error
-        left = self.settle(name, told)
+        left = self.settle(name, report)
         if left is not None:
             raise DeploymentFailed(
                 f"stack {name} cannot be deleted: it is {left.status}. {self.failed_events(name)} "

@@ -48,7 +48,7 @@ class DeploymentPlan:
 
 
 def plan_deployment(
-    preparation: Preparation, machine: Machine, told: Callable[[str], object]
+    preparation: Preparation, machine: Machine, report: Callable[[str], object]
 ) -> DeploymentPlan:
     """Compare the new templates with what is deployed; nothing is changed.
 
@@ -58,7 +58,7 @@ def plan_deployment(
         StorageFailed: it cannot be asked.
     """
     for each in preparation.deployed.values():
-        preparation.stacks.settle(each.name, told)  # an interrupted deployment goes on by itself
+        preparation.stacks.settle(each.name, report)  # an interrupted deployment goes on by itself
     templates = [NewTemplate(each.name, each.template) for each in preparation.assembly.stacks]
     deployed = preparation.stacks.all() if preparation.deployed else preparation.deployed
     changes = differences(preparation.stacks, deployed, templates, rest=machine.rest)
@@ -67,7 +67,7 @@ def plan_deployment(
 
 
 def carry_out(
-    plan: DeploymentPlan, machine: Machine, told: Callable[[str], object], *, smoke_test: bool
+    plan: DeploymentPlan, machine: Machine, report: Callable[[str], object], *, smoke_test: bool
 ) -> Instance:
     """Deploy all stacks, write the properties, and run the smoke job. Return the instance.
 
@@ -80,21 +80,21 @@ def carry_out(
     """
     preparation = plan.preparation
     if any(not each.is_empty and not each.is_removed for each in plan.changes):
-        _deploy(plan, told)
+        _deploy(plan, report)
     for each in plan.changes:
         if each.is_removed:
-            told(f"removing stack {each.name}, which is not chosen any more")
+            report(f"removing stack {each.name}, which is not chosen any more")
             stop_tasks(preparation.stacks, each.name)
-            preparation.stacks.delete(each.name, told)
+            preparation.stacks.delete(each.name, report)
     instance = write_properties(preparation)
     write_platforms(preparation, instance)
-    told(f"properties of {instance.url} are written")
+    report(f"properties of {instance.url} are written")
     if smoke_test:
-        _smoke_job(plan, instance, machine, told).run()
+        _smoke_job(plan, instance, machine, report).run()
     return instance
 
 
-def _deploy(plan: DeploymentPlan, told: Callable[[str], object]) -> None:
+def _deploy(plan: DeploymentPlan, report: Callable[[str], object]) -> None:
     preparation = plan.preparation
     makes_buckets = any(
         each.is_new and any(made.type == _BUCKET for made in each.resources)
@@ -102,7 +102,9 @@ def _deploy(plan: DeploymentPlan, told: Callable[[str], object]) -> None:
     )
     region = preparation.settings.names.region
     try:
-        preparation.cdk.deploy(preparation.assembly.folder, region, told, takes_over=makes_buckets)
+        preparation.cdk.deploy(
+            preparation.assembly.folder, region, report, takes_over=makes_buckets
+        )
     except DeploymentFailed as error:
         found = preparation.stacks.all().values()
         reasons = [preparation.stacks.failed_events(each.name) for each in found if each.has_failed]
@@ -152,7 +154,7 @@ def stored_properties(instance_id: str) -> dict[str, str] | None:
 
 
 def _smoke_job(
-    plan: DeploymentPlan, instance: Instance, machine: Machine, told: Callable[[str], object]
+    plan: DeploymentPlan, instance: Instance, machine: Machine, report: Callable[[str], object]
 ) -> SmokeJob:
     settings, stacks = plan.preparation.settings, plan.preparation.stacks
     names = [each.name for each in plan.preparation.assembly.stacks]
@@ -174,7 +176,7 @@ def _smoke_job(
             "query": of(StackName.QUERY, ("query",)),
         },
         rest=machine.rest,
-        told=told,
+        report=report,
     )
 
 

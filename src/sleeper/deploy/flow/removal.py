@@ -58,14 +58,14 @@ class DeployedRemoval:
         self,
         stacks: DeployedStacks,
         pause: PauseSwitch | None,
-        told: Callable[[str], object],
+        report: Callable[[str], object],
     ) -> None:
         """Remove it. After any failure or interruption it can be planned and carried out again.
 
         Args:
             stacks: The stacks of the instance.
             pause: Stops its services from beginning anything; None without properties.
-            told: Called with each thing before it is removed.
+            report: Called with each thing before it is removed.
 
         Raises:
             DeploymentFailed: a stack cannot be deleted.
@@ -75,14 +75,14 @@ class DeployedRemoval:
             pause.pause()
         core = [each for each in self.stacks if each in self.data_stacks]
         for name in (each for each in self.stacks if each not in core):
-            told(f"removing stack {name}")
+            report(f"removing stack {name}")
             stop_tasks(stacks, name)
-            stacks.delete(name, told)
+            stacks.delete(name, report)
         if self.data is not None and not self.keeps_data:
-            self.data.carry_out(lambda each: told(f"removing {each.kind} {each.name}"))
+            self.data.carry_out(lambda each: report(f"removing {each.kind} {each.name}"))
         for name in core:
-            told(f"removing stack {name}")
-            stacks.delete(name, told)
+            report(f"removing stack {name}")
+            stacks.delete(name, report)
         if self.keeps_data and pause is not None:
             pause.resume()
 

@@ -47,7 +47,7 @@ class SmokeJob:
         has_query: Whether queries are taken from their queue; else they are read here.
         log_groups: By `ingest` and `query`, the names of log groups to read where one fails.
         rest: Waits for so many seconds.
-        told: Called with each step.
+        report: Called with each step.
         looks_max: How often the state of a job is looked at, every five seconds.
     """
 
@@ -56,7 +56,7 @@ class SmokeJob:
     has_query: bool
     log_groups: Mapping[str, tuple[str, ...]]
     rest: Callable[[float], object]
-    told: Callable[[str], object]
+    report: Callable[[str], object]
     looks_max: int = _LOOKS_MAX
 
     def run(self) -> None:
@@ -78,13 +78,13 @@ class SmokeJob:
                 raise DeploymentFailed(f"table {TABLE} has {found}, but {_ROWS} were added")
             if self.has_query:
                 self._query()
-            self.told(f"{len(_ROWS)} rows were added and read again")
+            self.report(f"{len(_ROWS)} rows were added and read again")
         finally:
             self._clean()
 
     def _ingest(self, file: str) -> None:
         jobs = self.instance.jobs
-        self.told("sending an ingest to its queue; a worker takes one to three minutes to start")
+        self.report("sending an ingest to its queue; a worker takes one to three minutes to start")
         job_id = jobs.submit_ingest(TABLE, file)
         status = jobs.wait(job_id, rest=self._resting())
         if status.state is not JobState.FINISHED:
@@ -92,7 +92,7 @@ class SmokeJob:
 
     def _query(self) -> None:
         jobs, resting = self.instance.jobs, self._resting()
-        self.told("sending a query to its queue")
+        self.report("sending a query to its queue")
         query_id = jobs.submit_query(TABLE, key="a")
         status = jobs.query(query_id)
         while status.is_unfinished and resting():

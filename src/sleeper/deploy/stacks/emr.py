@@ -71,7 +71,7 @@ def add_emr_access(stack: Stack, settings: DeploymentSettings, platform: Platfor
 
 
 def _add_key(stack: Stack, settings: DeploymentSettings, platform: Platform) -> str:
-    """Add a key; whoever may use it is told by policies of IAM."""
+    """Add a key; policies of IAM say who may use it."""
     account = f"arn:{settings.names.partition}:iam::{settings.names.account}:root"
     policy = iam.PolicyDocument(
         statements=[

@@ -16,7 +16,7 @@ from sleeper.deploy.grants import (
     send_to,
     write_tables,
 )
-from sleeper.deploy.names import TABLE_OPERATIONS, TableOperation
+from sleeper.deploy.names import TABLE_OPERATIONS, OperationNames
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts import (
     AddStack,
@@ -55,7 +55,7 @@ class OperationSpec:
 
 
 def _add_operation(
-    stack: Stack, settings: DeploymentSettings, operation: TableOperation, spec: OperationSpec
+    stack: Stack, settings: DeploymentSettings, operation: OperationNames, spec: OperationSpec
 ) -> None:
     """Add what an operation on every online table needs: at most one of a table at once.
 

@@ -10,7 +10,7 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 
-from sleeper.deploy.names import TABLE_OPERATIONS, TableOperation
+from sleeper.deploy.names import TABLE_OPERATIONS, OperationNames
 from sleeper.deploy.platforms import state_machine_arn
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.jobs import BATCH_CREATOR
@@ -53,7 +53,7 @@ def queue_functions(settings: DeploymentSettings) -> tuple[str, ...]:
     return tuple(map(settings.names.function, named))
 
 
-def _operations(settings: DeploymentSettings) -> list[TableOperation]:
+def _operations(settings: DeploymentSettings) -> list[OperationNames]:
     return [TABLE_OPERATIONS[each] for each in settings.stacks if each in TABLE_OPERATIONS]
 
 
@@ -110,7 +110,7 @@ def _add_execution_alarm(stack: Stack, settings: DeploymentSettings, topic: str)
 
 
 def _add_queue_alarms(stack: Stack, queue: SqsNames, topic: str, age_s: int) -> None:
-    for name, of, metric, threshold, told in (
+    for name, of, metric, threshold, description in (
         (
             f"{queue.dead}-not-empty",
             queue.dead,
@@ -130,7 +130,7 @@ def _add_queue_alarms(stack: Stack, queue: SqsNames, topic: str, age_s: int) -> 
             stack,
             name,
             alarm_name=name,
-            alarm_description=told,
+            alarm_description=description,
             namespace="AWS/SQS",
             metric_name=metric,
             dimensions=_dimension("QueueName", of),
