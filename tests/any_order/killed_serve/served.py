@@ -15,7 +15,7 @@ from pathlib import Path
 PATIENCE_S = 300.0
 
 
-class Served:
+class ServedInstance:
     """One running serve.
 
     Args:

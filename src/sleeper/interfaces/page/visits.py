@@ -21,7 +21,7 @@ from sleeper.instance.instance import Instance
 from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
 from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller, check_role
 from sleeper.interfaces.rest.problems import problem_of
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements.processes import StatementProcesses, statements_of
 from sleeper.interfaces.rest.tokens import Role
 from sleeper.tables.table import Table
@@ -51,7 +51,7 @@ class Visit:
     @property
     def instance(self) -> Instance:
         """The instance that is served."""
-        return served_by(self.request).instance
+        return served_instance(self.request).instance
 
     @property
     def statements(self) -> StatementProcesses | None:
@@ -68,14 +68,14 @@ class Visit:
         Raises:
             TableNotFound: there is no table with this name.
         """
-        return served_by(self.request).table(name)
+        return served_instance(self.request).table(name)
 
     def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page with what every page has."""
         done = _DONE.get(self.request.query_params.get("done", ""))
         shared = {
             "instance_id": self.instance.instance_id,
-            "caller": self.caller.name if served_by(self.request).tokens else None,
+            "caller": self.caller.name if served_instance(self.request).tokens else None,
             "may_administer": self.caller.role >= Role.ADMIN,
             "form_proof": form_proof(self.request),
             "done": done,

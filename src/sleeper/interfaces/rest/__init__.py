@@ -4,11 +4,11 @@
 
 `app.py` makes the FastAPI application, whose routes are in `routes/`, all below `/sleeper`. A route
 names the role that it needs by a dependency of `authorization.py`, and reads what is served from
-`served_by`:
+`served_instance`:
 
     @router.get("/sleeper/things/{table:segment}", dependencies=[READ])
     def list_things(table: str, request: Request) -> Response:
-        opened = served_by(request).table(table)
+        opened = served_instance(request).table(table)
         return json_answer(...)
 
 Routes are `def`, so that they run in threads. They raise the errors of `sleeper.errors`;

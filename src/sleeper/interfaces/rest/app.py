@@ -15,7 +15,7 @@ from sleeper.interfaces.rest.authorization import ROLE, role_of
 from sleeper.interfaces.rest.problems import answer_problems
 from sleeper.interfaces.rest.request_limits import LimitedRequests, RequestLimits
 from sleeper.interfaces.rest.routes import jobs, maintenance, rows, tables, uploads, watching
-from sleeper.interfaces.rest.served import Served
+from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.interfaces.rest.statements.processes import MEMORY_BYTES, StatementProcesses
 from sleeper.interfaces.rest.tokens import TokenFile
 
@@ -64,7 +64,7 @@ def make_app(
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.served = Served(instance, tokens, limits, input_folder)
+    app.state.served = ServedInstance(instance, tokens, limits, input_folder)
     app.state.statements = statements
     answer_problems(app)
     for modules in (tables, rows, uploads, jobs, maintenance, watching):

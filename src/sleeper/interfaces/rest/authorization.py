@@ -20,7 +20,7 @@ from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
 from sleeper.errors import AccessRefused, BadRequest, StorageFailed
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.tokens import Role, Token, TokenFile
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ async def caller_of(
         AccessRefused: there is no token, or it is not valid, or another site sent the request.
     """
     check_origin(request)
-    tokens = served_by(request).tokens
+    tokens = served_instance(request).tokens
     if tokens is None:
         return _LOCAL
     text = request.cookies.get(COOKIE) if bearer is None else bearer.credentials
@@ -107,7 +107,7 @@ def check_origin(request: Request) -> None:
             "serve",
             is_known=True,
         )
-    if served_by(request).tokens is None and not _is_loopback(_name_in(host)):
+    if served_instance(request).tokens is None and not _is_loopback(_name_in(host)):
         raise AccessRefused(
             f"a server without tokens answers at 127.0.0.1 or localhost, not as "
             f"{host[:_LONGEST]!r}; start it with --tokens FILE to serve others",

@@ -28,7 +28,7 @@ from sleeper.interfaces.page.visits import PageRoute, Reading, Visit
 from sleeper.interfaces.rest.answers import TRANSACTION
 from sleeper.interfaces.rest.json_values import checked_sql
 from sleeper.interfaces.rest.problems import problem_of
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements.answered import sql_file
 from sleeper.model.column_types import key_traits
 from sleeper.model.keys import key_type, value_from_text
@@ -158,7 +158,7 @@ def _all_rows(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
 def _by_sql(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
     if visit.statements is None:
         return visit.instance.sql(checked_sql(given.get("sql", ""))).limited(limit)
-    file = _SmallFile(served_by(visit.request).limits.answer_bytes)
+    file = _SmallFile(served_instance(visit.request).limits.answer_bytes)
     headers = _sql_file(visit, given, limit, "arrow", file)
     with pa.ipc.open_file(pa.py_buffer(file.getbuffer())) as reader:
         return Rows.from_table(reader.read_all(), transaction=int(headers[TRANSACTION]))

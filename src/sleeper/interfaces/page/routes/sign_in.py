@@ -12,7 +12,7 @@ from sleeper.errors import AccessRefused
 from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
 from sleeper.interfaces.page.visits import SIGN_IN, PageRoute, check_proof, form_proof
 from sleeper.interfaces.rest.authorization import COOKIE, check_origin, checked_token
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -24,7 +24,7 @@ _DAYS_30: Final = 30 * 24 * 3600
 def ask_for_token(request: Request, next: str = "") -> Response:  # noqa: A002 - in the address
     """Show the form that asks for a token."""
     check_origin(request)
-    if served_by(request).tokens is None:
+    if served_instance(request).tokens is None:
         return RedirectResponse(path_of(), HTTPStatus.SEE_OTHER, headers=dict(HEADERS))
     return _form(request, next)
 
@@ -38,7 +38,7 @@ def sign_in(
 ) -> Response:
     """Check a token, and remember it in a cookie that scripts cannot read."""
     check_origin(request)
-    tokens = served_by(request).tokens
+    tokens = served_instance(request).tokens
     if tokens is None:
         return RedirectResponse(path_of(), HTTPStatus.SEE_OTHER, headers=dict(HEADERS))
     check_proof(request, proof)
@@ -72,7 +72,7 @@ def sign_out(request: Request, proof: Annotated[str, Form()] = "") -> Response:
 
 def _form(request: Request, after: str, failure: str = "") -> Response:
     values = {
-        "instance_id": served_by(request).instance.instance_id,
+        "instance_id": served_instance(request).instance.instance_id,
         "form_proof": form_proof(request),
         "next": _inside(after),
         "failure": failure,

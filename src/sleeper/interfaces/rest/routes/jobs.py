@@ -17,7 +17,7 @@ from sleeper.interfaces.rest.authorization import ADMIN, READ, WRITE, CheckedRou
 from sleeper.interfaces.rest.bodies import IngestJobBody, MessagesBody, SubmittedFilesBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
-from sleeper.interfaces.rest.served import Served, served_by
+from sleeper.interfaces.rest.served_instance import ServedInstance, served_instance
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.statuses import JobState
 
@@ -35,7 +35,7 @@ _BUCKETS = ("s3://", "s3a://")
 )
 def submit_job(table: str, body: IngestJobBody, request: Request) -> Response:
     """Ask for files to be ingested, or imported in bulk, by a worker (`sleeper serve`)."""
-    served = served_by(request)
+    served = served_instance(request)
     _check_files(served, body.files)
     jobs = served.instance.jobs
     submit = jobs.submit_bulk_import if body.kind == "bulk-import" else jobs.submit_ingest
@@ -45,7 +45,7 @@ def submit_job(table: str, body: IngestJobBody, request: Request) -> Response:
 @router.post("/tables/{table:segment}/batcher", status_code=202, dependencies=[WRITE])
 def submit_files(table: str, body: SubmittedFilesBody, request: Request) -> Response:
     """Give files to the ingest batcher, which makes jobs of a sensible size of them."""
-    served = served_by(request)
+    served = served_instance(request)
     _check_files(served, body.files)
     served.instance.jobs.submit_files(table, body.files)
     return json_answer({"files": len(body.files)}, 202)
@@ -59,7 +59,7 @@ def list_submitted_files(
     limit: LimitQuery = 100,
 ) -> Response:
     """List the files that the batcher knows, newest first."""
-    found = served_by(request).instance.jobs.submitted_files(pending=pending)
+    found = served_instance(request).instance.jobs.submitted_files(pending=pending)
     return json_answer({"files": [*islice(found, limit)]})
 
 
@@ -76,7 +76,7 @@ def list_jobs(
     limit: LimitQuery = 100,
 ) -> Response:
     """List jobs, that of the newest event first."""
-    found = served_by(request).instance.jobs.list(
+    found = served_instance(request).instance.jobs.list(
         kind=kind, table=table, state=state, unfinished=unfinished, since=since, until=until
     )
     return json_answer({"jobs": [*islice(found, limit)]})
@@ -91,30 +91,30 @@ def show_job(
     table: Annotated[str | None, Query(description="Where two tables have such a job.")] = None,
 ) -> Response:
     """Show what became of a job."""
-    return json_answer(served_by(request).instance.jobs.job(job_id, kind=kind, table=table))
+    return json_answer(served_instance(request).instance.jobs.job(job_id, kind=kind, table=table))
 
 
 @router.get("/queues", dependencies=[READ])
 def list_queues(request: Request) -> Response:
     """Show how many messages each queue has."""
-    return json_answer({"queues": served_by(request).instance.jobs.queue_depths()})
+    return json_answer({"queues": served_instance(request).instance.jobs.queue_depths()})
 
 
 @router.get("/queues/{queue}/dead-letters", dependencies=[READ])
 def list_dead_letters(queue: QueueName, request: Request, *, limit: LimitQuery = 100) -> Response:
     """List messages of a queue that are delivered no more, oldest first."""
-    found = served_by(request).instance.jobs.dead_letters(queue, limit=limit)
+    found = served_instance(request).instance.jobs.dead_letters(queue, limit=limit)
     return json_answer({"dead_letters": [*found]})
 
 
 @router.post("/queues/{queue}/redrive", dependencies=[ADMIN], responses=answers({"messages": 2}))
 def redrive(queue: QueueName, body: MessagesBody, request: Request) -> Response:
     """Put dead letters back into their queue: those that are named, or all."""
-    count = served_by(request).instance.jobs.redrive(queue, body.message_ids)
+    count = served_instance(request).instance.jobs.redrive(queue, body.message_ids)
     return json_answer({"messages": count})
 
 
-def _check_files(served: Served, files: list[str]) -> None:
+def _check_files(served: ServedInstance, files: list[str]) -> None:
     """Refuse files of the server's machine, but for those of its input folder.
 
     Raises:

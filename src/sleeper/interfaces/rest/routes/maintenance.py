@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
 from sleeper.interfaces.rest.bodies import CompactBody
 from sleeper.interfaces.rest.json_values import json_answer
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 
 router = APIRouter(
     prefix="/sleeper/tables/{table:segment}", tags=["maintenance"], route_class=CheckedRoute
@@ -18,19 +18,19 @@ router = APIRouter(
 @router.get("/compaction", dependencies=[READ])
 def plan_compaction(table: str, request: Request) -> Response:
     """Show which compactions would run now, and why."""
-    return json_answer(served_by(request).table(table).plan_compaction())
+    return json_answer(served_instance(request).table(table).plan_compaction())
 
 
 @router.get("/claims", dependencies=[READ])
 def list_claims(table: str, request: Request) -> Response:
     """List the claims of compaction jobs on files."""
-    return json_answer({"claims": served_by(request).table(table).claims()})
+    return json_answer({"claims": served_instance(request).table(table).claims()})
 
 
 @router.post("/compact", dependencies=[ADMIN])
 def compact(table: str, body: CompactBody, request: Request) -> Response:
     """Merge files, so that queries read fewer."""
-    done = served_by(request).table(table).compact(all_files=body.all_files)
+    done = served_instance(request).table(table).compact(all_files=body.all_files)
     return json_answer(
         {
             "jobs": len(done.jobs),
@@ -43,11 +43,11 @@ def compact(table: str, body: CompactBody, request: Request) -> Response:
 @router.post("/split", dependencies=[ADMIN])
 def split(table: str, request: Request) -> Response:
     """Split large leaf partitions."""
-    done = served_by(request).table(table).split_partitions()
+    done = served_instance(request).table(table).split_partitions()
     return json_answer({"splits": len(done)})
 
 
 @router.post("/gc", dependencies=[ADMIN])
 def collect_garbage(table: str, request: Request) -> Response:
     """Delete files that are no longer referenced, once they are old enough."""
-    return json_answer(served_by(request).table(table).collect_garbage())
+    return json_answer(served_instance(request).table(table).collect_garbage())

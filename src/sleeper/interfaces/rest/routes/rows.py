@@ -16,7 +16,7 @@ from sleeper.interfaces.rest.authorization import READ, CheckedRoute
 from sleeper.interfaces.rest.bodies import DiffBody, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements import answered
 from sleeper.interfaces.rest.statements.answered import Call, version_of
 from sleeper.interfaces.rest.statements.processes import statements_of
@@ -86,7 +86,7 @@ async def _answer(request: Request, call: Call, *, has_sql: bool) -> Response:
     statements = statements_of(request) if has_sql else None
     if statements is not None:
         return await statements.answer(call, request.receive)
-    answer = await to_thread.run_sync(call, served_by(request))
+    answer = await to_thread.run_sync(call, served_instance(request))
     return answer.response()
 
 
@@ -99,14 +99,14 @@ def history(
     ] = 100,
 ) -> Response:
     """List what the table's transactions did, the newest first, and which can be read."""
-    opened = served_by(request).table(table)
+    opened = served_instance(request).table(table)
     return json_answer({"history": opened.history(limit), "kept": opened.kept_versions()})
 
 
 @router.post("/diff", dependencies=[READ], responses=ROWS_ANSWERS)
 def diff(table: str, body: DiffBody, request: Request) -> Response:
     """Read the rows that ingests added between two versions, in key order."""
-    served = served_by(request)
+    served = served_instance(request)
     form = answer_format(body.format, request.headers.get("accept"))
     before = version_of(body.before, "before")
     after = None if body.after is None else version_of(body.after, "after")

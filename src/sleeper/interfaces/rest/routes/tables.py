@@ -12,7 +12,7 @@ from sleeper.interfaces.json_documents import table_document
 from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
 from sleeper.interfaces.rest.bodies import ChangedProperties, ChangedTable, NewTable
 from sleeper.interfaces.rest.json_values import json_answer, split_points_of
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.model.schema import Schema
 from sleeper.model.tables import NAME
 
@@ -34,7 +34,7 @@ def list_tables(
     properties: Annotated[bool, Query(description="true for their properties too.")] = False,
 ) -> Response:
     """List the tables by name."""
-    records = served_by(request).instance.tables()
+    records = served_instance(request).instance.tables()
     found: list[dict[str, Any]] = [
         {"name": r.name, "id": r.table_id, "online": r.online} for r in records
     ]
@@ -62,7 +62,7 @@ def create_table(body: NewTable, request: Request) -> Response:
         raise PropertiesInvalid({NAME: f"{NAME} is missing: it is the name of the new table"})
     _check_no_file(properties)
     points = split_points_of(schema, body.split_points or [])
-    instance = served_by(request).instance
+    instance = served_instance(request).instance
     made = instance.create_table(name, schema, split_points=points, properties=properties)
     return json_answer({"tableId": made.table_id, "tableName": made.name}, 201)
 
@@ -70,7 +70,7 @@ def create_table(body: NewTable, request: Request) -> Response:
 @router.get("/{table:segment}", dependencies=[READ], responses=answers(_FLIGHTS))
 def show_table(table: str, request: Request) -> Response:
     """Show the schema, properties and size of a table."""
-    opened = served_by(request).table(table)
+    opened = served_instance(request).table(table)
     files = opened.report_files()
     return json_answer(table_document(opened, files))
 
@@ -78,7 +78,7 @@ def show_table(table: str, request: Request) -> Response:
 @router.delete("/{table:segment}", status_code=204, dependencies=[ADMIN])
 def delete_table(table: str, request: Request) -> Response:
     """Delete a table with all its data. This cannot be undone."""
-    served_by(request).instance.delete_table(table)
+    served_instance(request).instance.delete_table(table)
     return Response(status_code=204)
 
 
@@ -94,7 +94,7 @@ def show_properties(table: str, request: Request) -> Response:
 
     `defaults` are those of the instance that hold where a table has none.
     """
-    served = served_by(request)
+    served = served_instance(request)
     opened = served.table(table)
     opened.refresh()
     defaults = served.instance.properties.values.items()
@@ -113,14 +113,14 @@ def show_properties(table: str, request: Request) -> Response:
 def change_properties(table: str, body: ChangedProperties, request: Request) -> Response:
     """Set properties of a table."""
     _check_no_file(body.properties)
-    served_by(request).table(table).set_properties(body.properties)
+    served_instance(request).table(table).set_properties(body.properties)
     return Response(status_code=204)
 
 
 @router.patch("/{table:segment}", status_code=204, dependencies=[ADMIN])
 def change_table(table: str, body: ChangedTable, request: Request) -> Response:
     """Rename a table, or turn background operations on it on or off."""
-    opened = served_by(request).table(table)
+    opened = served_instance(request).table(table)
     if body.name is not None:
         opened.rename(body.name)
     if body.online is not None:
@@ -131,7 +131,7 @@ def change_table(table: str, body: ChangedTable, request: Request) -> Response:
 @router.get("/{table:segment}/partitions", dependencies=[READ])
 def list_partitions(table: str, request: Request) -> Response:
     """Describe every partition, leaves in key order first."""
-    return json_answer({"partitions": served_by(request).table(table).report_partitions()})
+    return json_answer({"partitions": served_instance(request).table(table).report_partitions()})
 
 
 @router.get("/{table:segment}/files", dependencies=[READ])
@@ -142,7 +142,7 @@ def list_files(
     verbose: Annotated[bool, Query(description="true for every file reference too.")] = False,
 ) -> Response:
     """Count the files of a table."""
-    opened = served_by(request).table(table)
+    opened = served_instance(request).table(table)
     found = opened.report_files()
     if not verbose:
         return json_answer({"files": found})

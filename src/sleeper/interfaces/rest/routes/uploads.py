@@ -23,7 +23,7 @@ from sleeper.errors import InputUnreadable, StorageFailed, StorageFull
 from sleeper.interfaces.rest.answers import MEDIA_TYPES
 from sleeper.interfaces.rest.authorization import WRITE, CheckedRoute
 from sleeper.interfaces.rest.routes.tables import answers
-from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements.processes import statements_of
 from sleeper.interfaces.rest.statements.uploaded import ingested, is_plain
 from sleeper.interfaces.rest.statements.worker import CallKind
@@ -76,7 +76,7 @@ async def add_rows(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             f"rows are sent as one of {', '.join(_TYPES)}, not {media_type!r:.200}",
         )
-    opened = await to_thread.run_sync(served_by(request).table, table)
+    opened = await to_thread.run_sync(served_instance(request).table, table)
     with TemporaryDirectory(prefix="sleeper-upload-") as folder:
         path = os.path.join(folder, f"upload.{form}")  # noqa: PTH118 - a path object blocks no less
         await _received(request, path)
@@ -90,7 +90,7 @@ async def add_rows(
         )
         statements = statements_of(request)
         if statements is None or await to_thread.run_sync(is_plain, path, form):
-            answer = await to_thread.run_sync(ingest, served_by(request))
+            answer = await to_thread.run_sync(ingest, served_instance(request))
             return answer.response()
         kind = CallKind(lacks=_lacks, more_bytes=opened.properties.ingest.memory_bytes)
         content = BytesIO()

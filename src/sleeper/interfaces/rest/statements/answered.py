@@ -23,10 +23,10 @@ from sleeper.interfaces.rest.json_values import (
     prefix_of,
     region_of,
 )
-from sleeper.interfaces.rest.served import Served
+from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.model.schema import Schema
 
-Call = Callable[[Served], Answer]
+Call = Callable[[ServedInstance], Answer]
 """A question whose arguments are given."""
 
 FileFormat = Literal["csv", "parquet", "arrow", "json"]
@@ -34,7 +34,7 @@ _JSON: Final = "application/json"
 _READERS: Final = {"key": key_of, "keys": keys_of, "range": region_of, "prefix": prefix_of}
 
 
-def query(served: Served, *, table: str, body: Query, accept: str | None) -> Answer:
+def query(served: ServedInstance, *, table: str, body: Query, accept: str | None) -> Answer:
     """Answer a query."""
     form = answer_format(body.format, accept)
     opened = served.table(table)
@@ -45,14 +45,14 @@ def query(served: Served, *, table: str, body: Query, accept: str | None) -> Ans
     return rows_answer(opened.query(**asked, ordered=body.ordered), form, served.limits)
 
 
-def count(served: Served, *, table: str, body: Question) -> Answer:
+def count(served: ServedInstance, *, table: str, body: Question) -> Answer:
     """Count rows."""
     opened = served.table(table)
     rows = opened.count(**_asked(opened.schema, body))
     return Answer(media_type=_JSON, body=json_text({"rows": rows}))
 
 
-def table_sql(served: Served, *, table: str, body: SqlBody, accept: str | None) -> Answer:
+def table_sql(served: ServedInstance, *, table: str, body: SqlBody, accept: str | None) -> Answer:
     """Answer a statement about one table."""
     statement, opened = checked_sql(body.statement), served.table(table)
     if body.explain:
@@ -62,7 +62,7 @@ def table_sql(served: Served, *, table: str, body: SqlBody, accept: str | None) 
     return rows_answer(opened.sql(statement, as_of=as_of), form, served.limits)
 
 
-def instance_sql(served: Served, *, body: SqlBody, accept: str | None) -> Answer:
+def instance_sql(served: ServedInstance, *, body: SqlBody, accept: str | None) -> Answer:
     """Answer a statement about tables of the instance."""
     statement = checked_sql(body.statement)
     if body.explain:
@@ -71,7 +71,7 @@ def instance_sql(served: Served, *, body: SqlBody, accept: str | None) -> Answer
     return rows_answer(served.instance.sql(statement), form, served.limits)
 
 
-def sql_file(served: Served, *, statement: str, limit: int, form: FileFormat) -> Answer:
+def sql_file(served: ServedInstance, *, statement: str, limit: int, form: FileFormat) -> Answer:
     """Answer a statement by a file with its first rows."""
     rows = served.instance.sql(checked_sql(statement)).limited(limit)
     return Answer(

@@ -31,7 +31,7 @@ from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.answers import Chunks
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.request_limits import RequestLimits
-from sleeper.interfaces.rest.served import Served
+from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.interfaces.rest.statements.answered import Call
 from sleeper.tables.worker_processes import exit_with
 
@@ -140,7 +140,7 @@ def serve() -> None:
             IDLE.memory_bytes = settings.memory_bytes // 2
             _warm_up(instance)
             used = limit_process()
-            served = Served(instance, None, settings.limits, None)
+            served = ServedInstance(instance, None, settings.limits, None)
             write_frame(results, READY)
             for call, more_bytes in _calls(calls):
                 limit = None if used is None else used + settings.memory_bytes + more_bytes
@@ -202,7 +202,7 @@ def _calls(pipe: BinaryIO) -> Iterator[tuple[Call, int]]:
         yield pickle.loads(content)  # noqa: S301 - from the server
 
 
-def _answered(served: Served, call: Call, results: BinaryIO, most: int | None) -> bool:
+def _answered(served: ServedInstance, call: Call, results: BinaryIO, most: int | None) -> bool:
     """Answer a call; False if this process cannot answer another one, or still uses too much."""
     try:
         _answer(served, call, results)
@@ -226,7 +226,7 @@ def _answered(served: Served, call: Call, results: BinaryIO, most: int | None) -
     return not leaves
 
 
-def _answer(served: Served, call: Call, results: BinaryIO) -> None:
+def _answer(served: ServedInstance, call: Call, results: BinaryIO) -> None:
     answer = call(served)
     head = {
         "media_type": answer.media_type,

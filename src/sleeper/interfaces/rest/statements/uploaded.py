@@ -15,7 +15,7 @@ import pyarrow as pa
 from sleeper.errors import InputRefused, InputUnreadable
 from sleeper.interfaces.rest.answers import Answer
 from sleeper.interfaces.rest.json_values import json_text
-from sleeper.interfaces.rest.served import Served
+from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.tables.ingest import IngestResult
 from sleeper.tables.table import Table
 
@@ -25,7 +25,7 @@ _HEADER, _COMPRESSION = 2, 3
 
 
 def ingested(
-    served: Served, *, table: str, path: str, form: str, job_id: str, ignore_extra: bool
+    served: ServedInstance, *, table: str, path: str, form: str, job_id: str, ignore_extra: bool
 ) -> Answer:
     """Ingest an upload, and answer with the result.
 

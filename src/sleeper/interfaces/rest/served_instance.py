@@ -46,7 +46,7 @@ class _Segment(Convertor[str]):
 register_url_convertor("segment", _Segment())
 
 
-class Served:
+class ServedInstance:
     """What the routes of one application use.
 
     Attributes:
@@ -87,7 +87,7 @@ class Served:
         return table
 
 
-def served_by(request: Request) -> Served:
+def served_instance(request: Request) -> ServedInstance:
     """Return what the application of a request serves."""
-    served: Served = request.app.state.served
+    served: ServedInstance = request.app.state.served
     return served
