@@ -45,7 +45,7 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
         yield opened
 
 
-class ServedInstance:
+class Served:
     """A `sleeper serve` of its own process, and the lines that it logs."""
 
     def __init__(self, url: str, *options: str) -> None:
@@ -78,9 +78,9 @@ class ServedInstance:
 
 
 @pytest.fixture
-def serve(instance: Instance) -> Iterator[ServedInstance]:
+def serve(instance: Instance) -> Iterator[Served]:
     """A `sleeper serve` of the instance."""
-    served = ServedInstance(instance.url)
+    served = Served(instance.url)
     yield served
     if served.process.poll() is None:
         served.end(signal.SIGKILL)
@@ -171,7 +171,7 @@ def test_no_process_outlives_it_and_the_job_comes_again(instance, serve, tmp_pat
 
     assert serve.end(*numbers) != 0
 
-    another = ServedInstance(instance.url)
+    another = Served(instance.url)
     ends(instance, job_id)  # maybe by a worker that was quicker than its end
     one = written(tmp_path / "b.parquet", range(MANY, MANY + 1))
     ends(instance, instance.jobs.submit_ingest("numbers", one))
@@ -243,7 +243,7 @@ def test_submitted_files_become_jobs_without_being_asked_for(instance, serve, tm
 
 def test_changed_properties_are_used_by_a_serve_that_runs(instance, tmp_path):
     """Given a serve at work, when jobs get another place, then it runs those that are sent there."""
-    served = ServedInstance(instance.url, "--every", "1")
+    served = Served(instance.url, "--every", "1")
     try:
         first = instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", range(2)))
         ends(instance, first)

@@ -15,7 +15,7 @@ from pathlib import Path
 PATIENCE_S = 300.0
 
 
-class ServedInstance:
+class Served:
     """One running serve.
 
     Args:

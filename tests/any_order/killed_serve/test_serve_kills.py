@@ -14,7 +14,7 @@ import pytest
 from sleeper.interfaces.cli.stderr import EXIT_TERMINATED
 from tests.any_order.killed_serve.asked import Asked
 from tests.any_order.killed_serve.found import Found
-from tests.any_order.killed_serve.served import ServedInstance, processes_of, wait_until
+from tests.any_order.killed_serve.served import Served, processes_of, wait_until
 from tests.soak import FIRST_SEED, SOAK, tries
 
 KILLS = tries(4, soak=500)
@@ -44,18 +44,18 @@ class Kills:
         self._asked, self._draw, self._log = asked, draw, log
         self._ended: dict[int, float] = {}
 
-    def start(self, started: ExitStack) -> ServedInstance:
+    def start(self, started: ExitStack) -> Served:
         """Start a serve, with few workers of a kind, or with compactions in its own loop."""
         limits = {"query": 1, "ingest": self._draw.randint(1, 2)}
         if self._draw.random() < LOOP_SHARE:
             limits["compaction"] = 0
         options = [f"--job-workers={kind}={count}" for kind, count in limits.items()]
         options.append(f"--workers={self._draw.randint(1, 2)}")
-        served = ServedInstance(self._asked.instance.url, self._log, *options)
+        served = Served(self._asked.instance.url, self._log, *options)
         started.callback(served.clean_up)
         return served
 
-    def live(self, served: ServedInstance, kills: tuple[str, ...]) -> None:
+    def live(self, served: Served, kills: tuple[str, ...]) -> None:
         """Let a serve work while jobs come in, and kill its children; the last kill is its own."""
         for at, kill in enumerate(kills):
             if self._draw.random() < 0.5:

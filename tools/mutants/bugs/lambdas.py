@@ -36,7 +36,7 @@ BUGS = (
     Bug(
         name="order-of-operations-lost",
         breaks="After an operation on a table failed, a later one of the table runs before it.",
-        module="interfaces/lambdas/delivered.py",
+        module="interfaces/lambdas/messages.py",
         right="            groups.add(message.group)\n",
         wrong="",
         tests=("tests/aws/lambdas/test_scheduled.py",),

@@ -28,7 +28,7 @@ BUGS = (
     Bug(
         name="statements-outlive-their-clients",
         breaks="A statement goes on when nobody waits for it.",
-        module="interfaces/rest/statements/processes.py",
+        module="interfaces/rest/statements/process_pool.py",
         right='["type"] != "http.disconnect"',
         wrong='["type"] != "never"',
         tests=(*STATEMENTS, "-k", "client_leaves"),
@@ -61,7 +61,7 @@ BUGS = (
     Bug(
         name="uploads-not-validated",
         breaks="Texts of an upload need not be UTF-8.",
-        module="interfaces/rest/statements/uploaded.py",
+        module="interfaces/rest/statements/upload_ingest.py",
         right="validate(full=True)",
         wrong="validate()",
         tests=ROWS,
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         name="cut-off-arrow-accepted",
         breaks="An Arrow stream without its end is ingested.",
-        module="interfaces/rest/statements/uploaded.py",
+        module="interfaces/rest/statements/upload_ingest.py",
         right="    if end != _END_OF_STREAM:\n",
         wrong="    if not end:\n",
         tests=ROWS,

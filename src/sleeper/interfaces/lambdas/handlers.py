@@ -43,9 +43,9 @@ from typing import Any, Final
 
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import process_environment
-from sleeper.interfaces.lambdas.delivered import (
+from sleeper.interfaces.lambdas.messages import (
     Answer,
-    run_delivered,
+    run_jobs,
     run_operations,
     tables_sender,
 )
@@ -67,12 +67,12 @@ def commit(event: Event, context: LambdaContext) -> Answer:
 
     Those of a table stay in order; `sleeper pause` does not stop them.
     """
-    return run_delivered(warm_instance(), "commit", QueueName.COMMIT, event, context)
+    return run_jobs(warm_instance(), "commit", QueueName.COMMIT, event, context)
 
 
 def query(event: Event, context: LambdaContext) -> Answer:
     """Run queries; their rows go where each says. `sleeper pause` does not stop them."""
-    return run_delivered(warm_instance(), "query", QueueName.QUERY, event, context)
+    return run_jobs(warm_instance(), "query", QueueName.QUERY, event, context)
 
 
 def start_bulk_imports(event: Event, context: LambdaContext) -> Answer:
@@ -87,12 +87,12 @@ def start_bulk_imports(event: Event, context: LambdaContext) -> Answer:
     if name not in BULK_IMPORT_QUEUES:
         queues = ", ".join(BULK_IMPORT_QUEUES)
         raise BadRequest(f"{_QUEUE} is {name!r}, but it must be one of {queues}")
-    return run_delivered(warm_instance(), "bulk-import", QueueName(name), event, context)
+    return run_jobs(warm_instance(), "bulk-import", QueueName(name), event, context)
 
 
 def submit_to_batcher(event: Event, context: LambdaContext) -> Answer:
     """Take note of files that were submitted to the ingest batcher."""
-    return run_delivered(warm_instance(), "batcher", QueueName.BATCHER, event, context)
+    return run_jobs(warm_instance(), "batcher", QueueName.BATCHER, event, context)
 
 
 def create_batches(event: Event, context: LambdaContext) -> dict[str, int]:

@@ -22,7 +22,7 @@ from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
 from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller, check_role
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served_instance import served_instance
-from sleeper.interfaces.rest.statements.processes import StatementProcesses, statements_of
+from sleeper.interfaces.rest.statements.process_pool import StatementProcesses, statements_of
 from sleeper.interfaces.rest.tokens import Role
 from sleeper.tables.table import Table
 

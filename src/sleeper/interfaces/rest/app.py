@@ -16,7 +16,7 @@ from sleeper.interfaces.rest.problems import answer_problems
 from sleeper.interfaces.rest.request_limits import LimitedRequests, RequestLimits
 from sleeper.interfaces.rest.routes import jobs, maintenance, rows, tables, uploads, watching
 from sleeper.interfaces.rest.served_instance import ServedInstance
-from sleeper.interfaces.rest.statements.processes import MEMORY_BYTES, StatementProcesses
+from sleeper.interfaces.rest.statements.process_pool import MEMORY_BYTES, StatementProcesses
 from sleeper.interfaces.rest.tokens import TokenFile
 
 _ABOUT: Final = """\

@@ -23,7 +23,7 @@ import sleeper
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.request_limits import RequestLimits
-from sleeper.interfaces.rest.statements.processes import StatementProcesses
+from sleeper.interfaces.rest.statements.process_pool import StatementProcesses
 from tests.unit.interfaces.rest.running_server import running_server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -209,7 +209,7 @@ def test_a_statement_ends_when_its_client_leaves(url):
     place = (urlsplit(url).hostname, urlsplit(url).port)
     with closing(socket.create_connection(place)) as opened:
         opened.sendall(request + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert becomes_true(lambda: any(not each.is_idle for each in SERVED[0]._workers))
+        assert becomes_true(lambda: any(not each.is_idle for each in SERVED[0]._processes))
 
     # when its client closes the connection, then its process is gone
     assert becomes_true(lambda: bool(before - {*processes()}))
@@ -220,11 +220,11 @@ def test_a_process_answers_one_statement_after_the_other(url):
     """To start one takes a second."""
     sql(url, SHORT)  # those that others left with much memory are replaced
     assert becomes_true(lambda: SERVED[0]._calls == 0 and bool(SERVED[0]._idle))
-    before = {*SERVED[0]._workers}
+    before = {*SERVED[0]._processes}
     for _ in range(3):
         assert sql(url, SHORT).status_code == 200
 
-    assert before & {*SERVED[0]._workers}
+    assert before & {*SERVED[0]._processes}
 
 
 def test_a_stream_that_is_not_read_on_ends_its_statement(url):

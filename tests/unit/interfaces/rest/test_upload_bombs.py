@@ -13,7 +13,7 @@ import pytest
 
 import sleeper
 from sleeper.interfaces.rest.app import make_app
-from sleeper.interfaces.rest.statements.uploaded import is_plain
+from sleeper.interfaces.rest.statements.upload_ingest import is_plain
 from tests.unit.interfaces.rest.running_server import running_server
 from tests.unit.interfaces.rest.test_statements import resident
 

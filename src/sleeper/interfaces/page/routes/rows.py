@@ -29,7 +29,7 @@ from sleeper.interfaces.rest.answers import TRANSACTION
 from sleeper.interfaces.rest.json_values import checked_sql
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served_instance import served_instance
-from sleeper.interfaces.rest.statements.answered import sql_file
+from sleeper.interfaces.rest.statements.questions import sql_file
 from sleeper.model.column_types import key_traits
 from sleeper.model.keys import key_type, value_from_text
 from sleeper.tables.table import Table

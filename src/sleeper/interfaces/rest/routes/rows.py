@@ -17,9 +17,9 @@ from sleeper.interfaces.rest.bodies import DiffBody, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import served_instance
-from sleeper.interfaces.rest.statements import answered
-from sleeper.interfaces.rest.statements.answered import Call, version_of
-from sleeper.interfaces.rest.statements.processes import statements_of
+from sleeper.interfaces.rest.statements import questions
+from sleeper.interfaces.rest.statements.process_pool import statements_of
+from sleeper.interfaces.rest.statements.questions import Call, version_of
 
 router = APIRouter(
     prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
@@ -46,14 +46,14 @@ async def query(table: str, body: Query, request: Request) -> Response:
     An answer in one JSON document has a limit of rows; the other formats are streams.
     """
     accept = request.headers.get("accept")
-    call = partial(answered.query, table=table, body=body, accept=accept)
+    call = partial(questions.query, table=table, body=body, accept=accept)
     return await _answer(request, call, has_sql=body.where is not None)
 
 
 @router.post("/count", dependencies=[READ], responses=answers({"rows": 336776}))
 async def count(table: str, body: Question, request: Request) -> Response:
     """Count rows; mostly none is read for it."""
-    call = partial(answered.count, table=table, body=body)
+    call = partial(questions.count, table=table, body=body)
     return await _answer(request, call, has_sql=body.where is not None)
 
 
@@ -64,7 +64,7 @@ async def table_sql(table: str, body: SqlBody, request: Request) -> Response:
     With `explain` the answer is a JSON document with its plan.
     """
     accept = request.headers.get("accept")
-    call = partial(answered.table_sql, table=table, body=body, accept=accept)
+    call = partial(questions.table_sql, table=table, body=body, accept=accept)
     return await _answer(request, call, has_sql=True)
 
 
@@ -77,7 +77,7 @@ async def instance_sql(body: SqlBody, request: Request) -> Response:
     if body.as_of is not None:
         raise QueryInvalid("as_of is for a statement about one table: /sleeper/tables/TABLE/sql")
     accept = request.headers.get("accept")
-    call = partial(answered.instance_sql, body=body, accept=accept)
+    call = partial(questions.instance_sql, body=body, accept=accept)
     return await _answer(request, call, has_sql=True)
 
 

@@ -24,9 +24,9 @@ from sleeper.interfaces.rest.answers import MEDIA_TYPES
 from sleeper.interfaces.rest.authorization import WRITE, CheckedRoute
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import served_instance
-from sleeper.interfaces.rest.statements.processes import statements_of
-from sleeper.interfaces.rest.statements.uploaded import ingested, is_plain
-from sleeper.interfaces.rest.statements.worker import CallKind
+from sleeper.interfaces.rest.statements.process_handle import CallKind
+from sleeper.interfaces.rest.statements.process_pool import statements_of
+from sleeper.interfaces.rest.statements.upload_ingest import ingest_upload, is_plain
 
 router = APIRouter(
     prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
@@ -81,7 +81,7 @@ async def add_rows(
         path = os.path.join(folder, f"upload.{form}")  # noqa: PTH118 - a path object blocks no less
         await _received(request, path)
         ingest = partial(
-            ingested,
+            ingest_upload,
             table=table,
             path=path,
             form=form,

@@ -32,7 +32,7 @@ from sleeper.interfaces.rest.answers import Chunks
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.served_instance import ServedInstance
-from sleeper.interfaces.rest.statements.answered import Call
+from sleeper.interfaces.rest.statements.questions import Call
 from sleeper.tables.worker_processes import exit_with
 
 # ---------------------------------------------------------------- frames

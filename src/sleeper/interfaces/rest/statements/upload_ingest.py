@@ -24,7 +24,7 @@ _HEADER, _COMPRESSION = 2, 3
 """The places of fields in the tables Message and RecordBatch of Arrow's format."""
 
 
-def ingested(
+def ingest_upload(
     served: ServedInstance, *, table: str, path: str, form: str, job_id: str, ignore_extra: bool
 ) -> Answer:
     """Ingest an upload, and answer with the result.

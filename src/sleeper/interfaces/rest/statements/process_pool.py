@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from sleeper.errors import SleeperError, StorageFailed
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.request_limits import RequestLimits
-from sleeper.interfaces.rest.statements.answered import Call
 from sleeper.interfaces.rest.statements.process import Settings
-from sleeper.interfaces.rest.statements.worker import STATEMENT, CallKind, StatementWorker
+from sleeper.interfaces.rest.statements.process_handle import STATEMENT, CallKind, ProcessHandle
+from sleeper.interfaces.rest.statements.questions import Call
 
 _log = logging.getLogger(__name__)
 
@@ -70,9 +70,9 @@ class StatementProcesses:
         self._at_once = at_once
         self._calls_max = max(1, limits.requests // 2)
         self._calls = 0
-        self._workers: set[StatementWorker] = set()
-        self._idle: list[StatementWorker] = []
-        self._waiting: deque[asyncio.Future[StatementWorker]] = deque()
+        self._processes: set[ProcessHandle] = set()
+        self._idle: list[ProcessHandle] = []
+        self._waiting: deque[asyncio.Future[ProcessHandle]] = deque()
         self._starting: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -82,7 +82,7 @@ class StatementProcesses:
 
         One starts at a time: what waits may be served before by those that there are.
         """
-        is_full = len(self._workers) >= self._at_once
+        is_full = len(self._processes) >= self._at_once
         if not (self._idle or self._starting or self._is_closed or is_full):
             self._starting = asyncio.ensure_future(self._start_one())
 
@@ -94,8 +94,8 @@ class StatementProcesses:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait({self._starting})
-        for worker in [*self._workers]:
-            self._end_worker(worker)
+        for process in [*self._processes]:
+            self._end_process(process)
         if self._ending:
             await asyncio.wait(self._ending)
 
@@ -125,7 +125,7 @@ class StatementProcesses:
         """
         run = await self._begin(call, receive, kind)
         try:
-            async for part in run.worker.parts():
+            async for part in run.process.parts():
                 await to_thread.run_sync(file.write, part)
         finally:
             self._end(run)
@@ -155,28 +155,28 @@ class StatementProcesses:
             if run is None:
                 self._calls -= 1
                 if isinstance(found, _Run):
-                    self._release(found.worker)
+                    self._release(found.process)
         return run
 
     async def _begun(self, call: Call, kind: CallKind) -> _Run:
-        worker = await self._taken()
+        process = await self._taken()
         try:
-            return _Run(worker, await worker.begin(call, kind))
+            return _Run(process, await process.begin(call, kind))
         except BaseException:
-            self._release(worker)
+            self._release(process)
             raise
 
-    async def _taken(self) -> StatementWorker:
+    async def _taken(self) -> ProcessHandle:
         """Return a process that can take a call, when there is one."""
         while self._idle:
-            worker = self._idle.pop()
-            if worker.is_alive:
+            process = self._idle.pop()
+            if process.is_alive:
                 self.start()
-                return worker
-            self._end_worker(worker)
+                return process
+            self._end_process(process)
         if self._is_closed:
             raise StorageFailed("the server ends")
-        waiting: asyncio.Future[StatementWorker] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[ProcessHandle] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self.start()
         try:
@@ -189,54 +189,54 @@ class StatementProcesses:
     def _end(self, run: _Run) -> None:
         """Note that the answer of a call has ended, at whatever point."""
         self._calls -= 1
-        self._release(run.worker)
+        self._release(run.process)
 
-    def _release(self, worker: StatementWorker) -> None:
+    def _release(self, process: ProcessHandle) -> None:
         """Let the next call have a process, or kill it if it cannot take one."""
-        if not worker.is_idle or self._is_closed:
-            self._end_worker(worker)
+        if not process.is_idle or self._is_closed:
+            self._end_process(process)
             return
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():
-                waiting.set_result(worker)
+                waiting.set_result(process)
                 return
-        self._idle.append(worker)
+        self._idle.append(process)
         if len(self._idle) > _KEPT:
             asyncio.get_running_loop().call_later(_IDLE_S, self._end_oldest, self._idle[0])
 
-    def _end_oldest(self, worker: StatementWorker) -> None:
+    def _end_oldest(self, process: ProcessHandle) -> None:
         """End the process that was idle for longest, if it still is."""
-        if len(self._idle) > _KEPT and self._idle[0] is worker:
-            self._end_worker(self._idle.pop(0))
+        if len(self._idle) > _KEPT and self._idle[0] is process:
+            self._end_process(self._idle.pop(0))
 
-    def _end_worker(self, worker: StatementWorker) -> None:
+    def _end_process(self, process: ProcessHandle) -> None:
         """Kill a process now; another one may start when it is gone."""
 
         async def ended() -> None:
             try:
-                await worker.end()
+                await process.end()
             finally:
-                self._workers.discard(worker)
+                self._processes.discard(process)
                 self.start()
 
-        worker.kill()
+        process.kill()
         task = asyncio.ensure_future(ended())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def _start_one(self) -> None:
         try:
-            worker = await StatementWorker.started(self._settings)
+            process = await ProcessHandle.started(self._settings)
         except SleeperError as error:
             _log.warning("no process for statements could be started: %s", error)
-            while self._waiting and not self._workers:
+            while self._waiting and not self._processes:
                 _fail(self._waiting.popleft(), error)
             return
         finally:
             self._starting = None
-        self._workers.add(worker)
-        self._release(worker)
+        self._processes.add(process)
+        self._release(process)
         if self._waiting:
             self.start()
 
@@ -247,7 +247,7 @@ def statements_of(request: Request) -> StatementProcesses | None:
     return found
 
 
-def _fail(waiting: asyncio.Future[StatementWorker], error: SleeperError) -> None:
+def _fail(waiting: asyncio.Future[ProcessHandle], error: SleeperError) -> None:
     if not waiting.done():
         waiting.set_exception(error)
 
@@ -256,7 +256,7 @@ def _fail(waiting: asyncio.Future[StatementWorker], error: SleeperError) -> None
 class _Run:
     """A call whose answer has begun."""
 
-    worker: StatementWorker
+    process: ProcessHandle
     head: Mapping[str, Any]
 
 
@@ -267,7 +267,7 @@ class _StatementResponse(StreamingResponse):
         headers = dict(run.head["headers"])
         if run.head["length"] is not None:
             headers["Content-Length"] = str(run.head["length"])
-        super().__init__(run.worker.parts(), headers=headers, media_type=run.head["media_type"])
+        super().__init__(run.process.parts(), headers=headers, media_type=run.head["media_type"])
         self._run = run
         self._end = end
 

@@ -20,7 +20,6 @@ from anyio import to_thread
 from sleeper.errors import QueryInvalid, SleeperError, StorageFailed
 from sleeper.interfaces.json_documents import error_of
 from sleeper.interfaces.rest.statements import process as _process
-from sleeper.interfaces.rest.statements.answered import Call
 from sleeper.interfaces.rest.statements.process import (
     CALL,
     END,
@@ -34,6 +33,7 @@ from sleeper.interfaces.rest.statements.process import (
     SHORTAGE,
     Settings,
 )
+from sleeper.interfaces.rest.statements.questions import Call
 
 _log = logging.getLogger(__name__)
 
@@ -76,12 +76,12 @@ class CallKind:
 STATEMENT: Final = CallKind()
 
 
-class StatementWorker:
+class ProcessHandle:
     """A process that answers one call at a time; killed when it is no more wanted.
 
     Args:
         process: The process.
-        settings: What it was told.
+        settings: Its limits, and what it serves.
         folder: The folder of its temp files, which is deleted after it.
 
     Attributes:

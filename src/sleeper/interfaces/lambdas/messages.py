@@ -1,6 +1,6 @@
 """Runs what is in messages that Lambda has received from a queue, as workers elsewhere do.
 
-`run_delivered` runs jobs by the one worker loop, whose stop signal is the time limit of the call.
+`run_jobs` runs jobs by the one worker loop, whose stop signal is the time limit of the call.
 `run_operations` runs operations on tables, and prints their figures for CloudWatch.
 """
 
@@ -39,7 +39,7 @@ Answer = dict[str, list[dict[str, str]]]
 """What a function answers of a batch: `batchItemFailures`."""
 
 
-def run_delivered(
+def run_jobs(
     instance: Instance,
     kind: str,
     name: QueueName,
