@@ -95,7 +95,7 @@ def cluster_of(
     refuse_strangers(platform, asked)
     if platform in _AWS and master:
         raise click.UsageError(f"--master goes with --submit {' or '.join(_COMMAND)}")
-    wanted = _Wanted(platform, asked, properties)
+    option = _OptionValues(platform, asked, properties)
     match platform:
         case "spark-submit":
             return SparkSubmit(
@@ -106,20 +106,20 @@ def cluster_of(
                 entry=str(Path(bulk_import_job.__file__).absolute()),
             )
         case "kubernetes":
-            return _kubernetes(wanted, asked, master)
+            return _kubernetes(option, asked, master)
         case "emr" | "persistent-emr":
-            return _emr(wanted, asked, kept=platform == "persistent-emr", properties=properties)
+            return _emr(option, asked, kept=platform == "persistent-emr", properties=properties)
         case _:
             return EmrServerless(
-                application_id=wanted("application_id", "emr.serverless.application.id"),
-                execution_role_arn=wanted("execution_role", "emr.serverless.role.arn"),
+                application_id=option("application_id", "emr.serverless.application.id"),
+                execution_role_arn=option("execution_role", "emr.serverless.role.arn"),
                 log_uri=asked["log_uri"],
                 region=asked["region"],
                 endpoint_url=asked["endpoint_url"],
             )
 
 
-class _Wanted:
+class _OptionValues:
     """Returns the value of an option, or of a property of the instance, or a default."""
 
     def __init__(
@@ -139,26 +139,26 @@ class _Wanted:
         )
 
 
-def _kubernetes(wanted: _Wanted, asked: dict[str, Any], master: str | None) -> Kubernetes:
+def _kubernetes(option: _OptionValues, asked: dict[str, Any], master: str | None) -> Kubernetes:
     asked["master"] = master
-    server = wanted("master", "eks.k8s.endpoint")
+    server = option("master", "eks.k8s.endpoint")
     return Kubernetes(
         program=asked["spark_submit"] or _found_spark_submit(),
         master=server if master else f"k8s://{server}",
-        image=wanted("image", None),
+        image=option("image", None),
         entry=asked["entry"] or ENTRY_IN_IMAGE,
-        namespace=wanted("namespace", "eks.k8s.namespace", "default"),
+        namespace=option("namespace", "eks.k8s.namespace", "default"),
         service_account=asked["service_account"] or "spark",
     )
 
 
 def _emr(
-    wanted: _Wanted, asked: dict[str, Any], *, kept: bool, properties: InstanceProperties
+    option: _OptionValues, asked: dict[str, Any], *, kept: bool, properties: InstanceProperties
 ) -> Emr:
     if asked["cluster_id"] and asked["cluster_name"]:
         raise click.UsageError("--cluster-id and --cluster-name name one cluster: leave one out")
     if kept and not asked["cluster_id"]:
-        asked["cluster_name"] = wanted("cluster_name", "persistent.emr.cluster.name")
+        asked["cluster_name"] = option("cluster_name", "persistent.emr.cluster.name")
     if asked["cluster_id"] or asked["cluster_name"]:
         for name in ("service_role", "instance_profile", "subnet", "log_uri"):
             if asked[name]:
@@ -167,8 +167,8 @@ def _emr(
     return Emr(
         cluster_id=asked["cluster_id"],
         cluster_name=asked["cluster_name"],
-        service_role=wanted("service_role", "emr.role.name", "EMR_DefaultRole_V2"),
-        instance_profile=wanted("instance_profile", "emr.ec2.role.name", "EMR_EC2_DefaultRole"),
+        service_role=option("service_role", "emr.role.name", "EMR_DefaultRole_V2"),
+        instance_profile=option("instance_profile", "emr.ec2.role.name", "EMR_EC2_DefaultRole"),
         subnet_ids=tuple(asked["subnet"]),
         log_uri=asked["log_uri"],
         key_pair=properties.text(f"{_OF_EMR}keypair.name"),

@@ -220,7 +220,7 @@ class Chunks:
         return parts
 
 
-class _Ended(Exception):
+class _NobodyReads(Exception):
     """Nobody reads the chunks any more."""
 
 
@@ -237,7 +237,7 @@ class _ChunkQueue:
         """Pass on a chunk, an error, or None at the end.
 
         Raises:
-            _Ended: nobody reads any more.
+            _NobodyReads: nobody reads any more.
         """
         while not self._ended.is_set():
             try:
@@ -245,7 +245,7 @@ class _ChunkQueue:
             except queue.Full:
                 continue
             return
-        raise _Ended
+        raise _NobodyReads
 
     def write_all(self, answer: Answer) -> None:
         """Write an answer to the queue, in a thread of its own."""
@@ -254,10 +254,10 @@ class _ChunkQueue:
             answer.write(file)
             self.put(b"".join(file.taken()))
             self.put(None)
-        except _Ended:
+        except _NobodyReads:
             _log.info("an answer was broken off by its client")
         except BaseException as error:  # noqa: BLE001 - it is raised where the chunks are read
-            with suppress(_Ended):
+            with suppress(_NobodyReads):
                 self.put(error)
 
 

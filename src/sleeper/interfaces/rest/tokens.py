@@ -76,7 +76,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredToken:
     token: Token
     salt: str
     digest: str
@@ -94,7 +94,7 @@ class TokenFile:
         self.path = Path(path)
         self._now = now
         self._stamp: tuple[int, int, int] | None = None
-        self._tokens: dict[str, _Stored] = {}
+        self._tokens: dict[str, _StoredToken] = {}
 
     def add(
         self,
@@ -130,7 +130,7 @@ class TokenFile:
                     f"{str(self.path)!r} has a token {name!r} already; choose another name, or "
                     "remove that one first"
                 )
-            tokens[token_id] = _Stored(made, salt, _digest(salt, secret))
+            tokens[token_id] = _StoredToken(made, salt, _digest(salt, secret))
         return f"{_PREFIX}{token_id}_{secret}"
 
     def remove(self, name: str) -> None:
@@ -167,7 +167,7 @@ class TokenFile:
             raise AccessRefused(f"the token expired at {expires.isoformat()}; ask for another one")
         return stored.token
 
-    def _read(self) -> dict[str, _Stored]:
+    def _read(self) -> dict[str, _StoredToken]:
         """Return all tokens by id."""
         try:
             info = self.path.stat()
@@ -191,7 +191,7 @@ class TokenFile:
         return self._tokens
 
     @contextmanager
-    def _changed(self) -> Iterator[dict[str, _Stored]]:
+    def _changed(self) -> Iterator[dict[str, _StoredToken]]:
         """Let the block change the tokens, and replace the file by a new one; one at a time."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR, _OWN_MODE)
@@ -216,7 +216,7 @@ def _digest(salt: str, secret: str) -> str:
     return sha256(f"{salt}:{secret}".encode()).hexdigest()
 
 
-def _document(stored: _Stored) -> dict[str, Any]:
+def _document(stored: _StoredToken) -> dict[str, Any]:
     token = stored.token
     return {
         "id": token.token_id,
@@ -229,7 +229,7 @@ def _document(stored: _Stored) -> dict[str, Any]:
     }
 
 
-def _entry(document: dict[str, Any]) -> tuple[str, _Stored]:
+def _entry(document: dict[str, Any]) -> tuple[str, _StoredToken]:
     expires = document["expires"]
     if expires is not None and datetime.fromisoformat(expires).tzinfo is None:
         raise ValueError(f"expires {expires!r} has no time zone")
@@ -240,4 +240,4 @@ def _entry(document: dict[str, Any]) -> tuple[str, _Stored]:
         made=datetime.fromisoformat(document["made"]),
         expires=None if expires is None else datetime.fromisoformat(expires),
     )
-    return token.token_id, _Stored(token, document["salt"], document["sha256"])
+    return token.token_id, _StoredToken(token, document["salt"], document["sha256"])
