@@ -90,7 +90,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportOutput:
     """What an import wrote, to be committed.
 
     Attributes:
@@ -118,7 +118,7 @@ def import_files(
     ignore_extra_columns: bool,
     set_aside: Path | None,
     progress: Progress,
-) -> Imported:
+) -> ImportOutput:
     """Write the rows of Parquet files as data files of the table, and check what was written.
 
     Args:
@@ -168,7 +168,7 @@ def import_frame(
     ignore_extra_columns: bool,
     set_aside: Path | None,
     progress: Progress,
-) -> Imported:
+) -> ImportOutput:
     """Write the rows of a DataFrame as data files of the table, and check what was written.
 
     Args: as `import_files`; `samples` and `row_count` are None where nothing is known.
@@ -226,7 +226,7 @@ def _import(
     aside: SetAsideFolder,
     *,
     notes_expected: int | None,
-) -> Imported:
+) -> ImportOutput:
     write = ReduceSettings(
         files=target.files,
         schema=target.schema,
@@ -242,7 +242,7 @@ def _import(
         results = through_shuffle(blocks, len(buckets) + 1, write_buckets(write))
     notes: Sequence[MapTaskReport] = results.pop(len(buckets), ())
     written = [result for result in results.values() if isinstance(result, WrittenBucket)]
-    imported = Imported(
+    imported = ImportOutput(
         references=references_of(written),
         rows_read=sum(note.rows_read for note in notes),
         rows_written=sum(bucket.rows_written for bucket in written),
@@ -274,7 +274,7 @@ def _rows_done(row_count: int | None, progress: Progress) -> Callable[[StageProg
     return report
 
 
-def _refuse(notes: Iterable[MapTaskReport], imported: Imported) -> None:
+def _refuse(notes: Iterable[MapTaskReport], imported: ImportOutput) -> None:
     """Raise the errors that tasks found in their input."""
     nulls: dict[str, int] = {}
     for note in notes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.errors import ObjectNotFound, SleeperError, StorageFailed
 from sleeper.ports.objects import Objects
-from sleeper.spark.separate_jobs import AT_ONCE, Ended, run_separately
+from sleeper.spark.separate_jobs import AT_ONCE, PieceOutcome, run_separately
 from sleeper.state.plans.claims import ClaimedJob
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -51,22 +51,22 @@ def _run(
     def describe(claimed: ClaimedJob) -> str:
         return f"{title}, job {claimed.job.job_id}"
 
-    ended: Any = run_separately(spark, jobs, write, describe=describe, at_once=at_once)
-    with closing(ended):
-        for each in ended:
+    outcome: Any = run_separately(spark, jobs, write, describe=describe, at_once=at_once)
+    with closing(outcome):
+        for each in outcome:
             yield each.piece, _outcome(each, files)
 
 
 def _outcome(
-    ended: Ended[ClaimedJob, CompactionOutput], files: Objects
+    outcome: PieceOutcome[ClaimedJob, CompactionOutput], files: Objects
 ) -> CompactionOutput | SleeperError:
-    if ended.result is not None:
-        return _missing(ended.result, files) or ended.result
-    if isinstance(ended.failure, SleeperError):
-        return ended.failure
-    job_id = ended.piece.job.job_id
-    _log.warning("Spark could not run the compaction job %s: %s", job_id, ended.failure)
-    reason = (str(ended.failure).strip() or type(ended.failure).__name__).splitlines()[0]
+    if outcome.result is not None:
+        return _missing(outcome.result, files) or outcome.result
+    if isinstance(outcome.failure, SleeperError):
+        return outcome.failure
+    job_id = outcome.piece.job.job_id
+    _log.warning("Spark could not run the compaction job %s: %s", job_id, outcome.failure)
+    reason = (str(outcome.failure).strip() or type(outcome.failure).__name__).splitlines()[0]
     return StorageFailed(
         f"Spark could not run the compaction job {job_id}, in any attempt: {reason}. Its "
         "inputs are as they were; compact again"

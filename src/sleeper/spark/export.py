@@ -79,19 +79,19 @@ class _Part:
 def _written(
     spark: SparkSession, parts: Sequence[_Part], target: ExportTarget, title: str
 ) -> Generator[ExportedPart]:
-    ended: Any = run_separately(
+    outcome: Any = run_separately(
         spark,
         parts,
         partial(_write_part, target=target),
         describe=lambda part: f"{title}: {part.name}",
     )
     try:
-        for each in ended:
+        for each in outcome:
             if each.failure is not None:
                 raise each.failure
             yield ExportedPart(name=each.piece.name, row_count=each.result)
     finally:
-        ended.close()
+        outcome.close()
 
 
 def _write_part(part: _Part, target: ExportTarget) -> int:

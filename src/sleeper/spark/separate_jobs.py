@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended(Generic[Piece, Result]):
+class PieceOutcome(Generic[Piece, Result]):
     """The outcome of one piece.
 
     Attributes:
@@ -57,7 +57,7 @@ def run_separately(
     *,
     describe: Callable[[Piece], str],
     at_once: int = AT_ONCE,
-) -> Iterator[Ended[Piece, Result]]:
+) -> Iterator[PieceOutcome[Piece, Result]]:
     """Run a function on each piece, in a task of Spark, and yield the outcomes as they come.
 
     An error of ours is an outcome; anything else (a worker that died, a fault of this program)
@@ -99,7 +99,7 @@ def run_separately(
         pool.shutdown(cancel_futures=True)
 
 
-class _Stopped(Exception):
+class _RunEnded(Exception):
     """A piece was not begun: the run has ended."""
 
 
@@ -115,7 +115,7 @@ class _Jobs:
 
     def run(self, piece: Any) -> Any:
         if self.stopped.is_set():
-            raise _Stopped
+            raise _RunEnded
         self.tagged.start()  # a tag belongs to a thread
         rows = self.spark.range(0, 1, 1, 1).mapInArrow(
             _task(self.run_piece, piece), "result binary"
@@ -153,21 +153,21 @@ def _task(run: Callable[[Any], Any], piece: Any) -> Callable[[Batches], Batches]
     return once
 
 
-def _outcome(future: Future[Any], piece: Any) -> Ended[Any, Any]:
+def _outcome(future: Future[Any], piece: Any) -> PieceOutcome[Any, Any]:
     error = future.exception()
     if error is None:
         result = future.result()
         failed = isinstance(result, Exception)
-        return Ended(
+        return PieceOutcome(
             piece=piece, result=None if failed else result, failure=result if failed else None
         )
     if isinstance(error, Exception) and not _ends_the_run(error):
-        return Ended(piece=piece, failure=error)
+        return PieceOutcome(piece=piece, failure=error)
     raise error
 
 
 def _ends_the_run(error: Exception) -> bool:
-    return isinstance(error, _Stopped) or _is_cancelled(error)
+    return isinstance(error, _RunEnded) or _is_cancelled(error)
 
 
 def _is_cancelled(error: Exception) -> bool:

@@ -31,7 +31,7 @@ from sleeper.model.files import FileReference
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
-from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
+from sleeper.spark.bulk_import import ImportOutput, Target, import_files, import_frame
 from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
 from sleeper.state.commit import SweepGuard, add_files, request_files
@@ -330,7 +330,7 @@ def _target(table: OpenTable, started: datetime) -> Target:
 
 def _commit(
     table: OpenTable,
-    imported: Imported,
+    imported: ImportOutput,
     request: _Request,
     choice: EngineChoice,
     extended: ExtendResult,

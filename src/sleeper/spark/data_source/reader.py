@@ -91,7 +91,7 @@ def read_task(task: LeavesTask) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(batch.columns, schema=task.arrow_schema)
 
 
-class TableReader(DataSourceReader):
+class SparkTableReader(DataSourceReader):
     """Plans the read of one state of a table. What goes to workers is the input partitions.
 
     Args:

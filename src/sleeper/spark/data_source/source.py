@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sleeper.spark.data_source.open_table import SparkTable
-from sleeper.spark.data_source.reader import ReadRequest, StreamRequest, TableReader
+from sleeper.spark.data_source.reader import ReadRequest, SparkTableReader, StreamRequest
 from sleeper.spark.data_source.schema import arrow_schema_of, checked_spark_schema, to_spark_schema
 from sleeper.spark.data_source.stream_reader import open_stream_reader
 from sleeper.spark.data_source.stream_writer import open_stream_writer
@@ -57,7 +57,7 @@ class TableSource(DataSource):
         """Return what reads one state of the table."""
         table = self.open_table()
         arrow_schema = checked_spark_schema(schema, table.schema)
-        return TableReader(table, self.read_request(table), arrow_schema)
+        return SparkTableReader(table, self.read_request(table), arrow_schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what reads rows as they are added."""

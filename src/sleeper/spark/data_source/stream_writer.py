@@ -20,8 +20,8 @@ from sleeper.model.schema import FieldType, ListType, MapType
 from sleeper.ports.ids import given_job_id
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.writer import (
+    TaskOutput,
     WritePlan,
-    Written,
     abort_written,
     commit_written,
     write_batches,
@@ -45,7 +45,7 @@ class TableStreamWriter(DataSourceStreamWriter):
         self._open_table = open_table
         self._job_id = job_id
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskOutput:
         """Sort and write the rows of one task."""
         schema = self._plan.table.schema
         instants = [field.name for field in schema.fields if _holds_instants(field.type)]
@@ -53,7 +53,7 @@ class TableStreamWriter(DataSourceStreamWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Add the files of all tasks to the table, if this micro-batch was not added before."""
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, TaskOutput)]
         if not any(each.rows_read for each in written):
             return
         stream_id = given_job_id(self._job_id) or next((each.query_id for each in written), None)
@@ -104,7 +104,7 @@ _ArrowWriter: Any = getattr(spark_datasource, "DataSourceStreamArrowWriter", Non
 class ArrowTableStreamWriter(TableStreamWriter, _ArrowWriter or object):  # type: ignore[misc]
     """Writes a stream into a table, batch by batch as Arrow: on Spark 4.1 and later."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Sort and write the rows of one task."""
         return write_batches(self._plan, iterator)
 

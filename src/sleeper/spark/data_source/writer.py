@@ -68,7 +68,7 @@ class WritePlan:
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class TaskOutput(WriterCommitMessage):
     """What one task wrote.
 
     Attributes:
@@ -119,7 +119,7 @@ def plan_write(table: SparkTable, given: pa.Schema, *, overwrite: bool) -> Write
     )
 
 
-def write_batches(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
+def write_batches(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
     """Sort and write the rows of one task.
 
     Raises:
@@ -127,13 +127,13 @@ def write_batches(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written
     """
     first = next(batches, None)
     if first is None:
-        return Written((), 0, 0, query_id())
+        return TaskOutput((), 0, 0, query_id())
     return write_rows(
         plan, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
     )
 
 
-def write_rows(plan: WritePlan, rows: object) -> Written:
+def write_rows(plan: WritePlan, rows: object) -> TaskOutput:
     """Sort and write the rows of one task, in any form that ingest takes.
 
     Raises:
@@ -166,7 +166,7 @@ def write_rows(plan: WritePlan, rows: object) -> Written:
         if isinstance(error, NullKeys):
             raise _refusal(error, intake.rows_read) from None
         raise
-    return Written(
+    return TaskOutput(
         tuple(leaf_files.references), intake.rows_read, leaf_files.rows_written, query_id()
     )
 
@@ -183,7 +183,7 @@ def _refusal(refusal: NullKeys, rows_read: int) -> NullKeys:
 
 
 def commit_written(
-    table: SparkTable, plan: WritePlan, written: Sequence[Written], job_id: str | None
+    table: SparkTable, plan: WritePlan, written: Sequence[TaskOutput], job_id: str | None
 ) -> None:
     """Commit the files of all tasks in one transaction; nothing, if the job was committed before.
 
@@ -219,9 +219,9 @@ def abort_written(table: TableFiles, messages: Sequence[Any]) -> None:
     Where every task succeeded, a commit was tried: it has deleted the files if that is safe, and
     if it is not known whether they are in the table, nobody may.
     """
-    if all(isinstance(message, Written) for message in messages):
+    if all(isinstance(message, TaskOutput) for message in messages):
         return
-    written = [message for message in messages if isinstance(message, Written)]
+    written = [message for message in messages if isinstance(message, TaskOutput)]
     _delete(table.files, [reference for each in written for reference in each.references])
 
 
@@ -256,13 +256,13 @@ class TableWriter(DataSourceArrowWriter):
         self._open_table = open_table
         self._job_id = job_id
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Sort and write the rows of one task."""
         return write_batches(self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Add the files of all tasks to the table, in one transaction."""
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, TaskOutput)]
         commit_written(self._open_table(), self._plan, written, self._job_id)
 
     def abort(self, messages: Sequence[Any]) -> None:
