@@ -67,11 +67,11 @@ def verify(
     results = []
     for record in chosen:
 
-        def told(done: int, total: int | None, name: str = record.name) -> None:
+        def report(done: int, total: int | None, name: str = record.name) -> None:
             progress(name, done, total)
 
         try:
-            results.append(Table(record, context).verify(quick=quick, progress=told))
+            results.append(Table(record, context).verify(quick=quick, progress=report))
         except TableNotFound:
             if tables is not None:
                 raise

@@ -35,7 +35,7 @@ _PAUSE_S = 0.02
 
 
 @dataclass(slots=True)
-class _Held:
+class _QueuedMessage:
     """A message of the queue: not visible from `since` to `visible`."""
 
     number: int
@@ -72,7 +72,7 @@ class MemoryQueue:
         self._name, self._settings = name, settings
         self._now, self._sleep, self._new_id = now, sleep, new_id
         self._numbers = count()
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _QueuedMessage] = {}
         self._dead: dict[str, DeadLetter] = {}
         self._sent_ids: dict[str, datetime] = {}
         self._lock = RLock()
@@ -197,7 +197,7 @@ class MemoryQueue:
         visible: datetime,
     ) -> None:
         number = next(self._numbers)
-        self._held[number] = _Held(number, message_id, body, group, sent, since, visible)
+        self._held[number] = _QueuedMessage(number, message_id, body, group, sent, since, visible)
 
     def _take(self, count_max: int, hidden: timedelta) -> list[ReceivedMessage]:
         received: list[ReceivedMessage] = []
@@ -213,14 +213,16 @@ class MemoryQueue:
                     received.append(self._deliver(message, now, now + hidden))
         return received
 
-    def _ready(self, now: datetime) -> list[_Held]:
+    def _ready(self, now: datetime) -> list[_QueuedMessage]:
         ready = [each for each in self._held.values() if each.visible <= now]
         if not self._settings.fifo:
             return sorted(ready, key=lambda each: (each.visible, each.sent, each.number))
         blocked = {each.group for each in self._held.values() if each.visible > now}
         return [each for each in ready if each.group not in blocked]
 
-    def _deliver(self, message: _Held, now: datetime, visible: datetime) -> ReceivedMessage:
+    def _deliver(
+        self, message: _QueuedMessage, now: datetime, visible: datetime
+    ) -> ReceivedMessage:
         message.receives += 1
         message.receipt = f"{message.number}-{self._new_id()}"
         message.since, message.visible = now, visible
@@ -242,16 +244,16 @@ class MemoryQueue:
                 message.receives = max(0, message.receives - uncounted)
             return message is not None
 
-    def _find(self, receipt: str) -> _Held | None:
+    def _find(self, receipt: str) -> _QueuedMessage | None:
         number, _, _ = receipt.partition("-")
         message = self._held.get(int(number)) if number.isdecimal() else None
         return message if message is not None and message.receipt == receipt else None
 
-    def _pop(self, receipt: str) -> _Held | None:
+    def _pop(self, receipt: str) -> _QueuedMessage | None:
         message = self._find(receipt)
         return None if message is None else self._held.pop(message.number)
 
-    def _add_dead(self, message: _Held, reason: str, now: datetime) -> None:
+    def _add_dead(self, message: _QueuedMessage, reason: str, now: datetime) -> None:
         self._dead[message.message_id] = DeadLetter(
             message_id=message.message_id,
             body=message.body,

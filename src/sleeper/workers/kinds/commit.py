@@ -29,7 +29,7 @@ _UNEXPECTED_MAX = 3  # one that fails by an error in the code is not tried for e
 
 
 @dataclass(frozen=True, slots=True)
-class _Delivered:
+class _ReceivedRequest:
     """A request, and the delivery that it came by."""
 
     message: ReceivedMessage
@@ -70,7 +70,7 @@ class Committer:
         return bool(messages)
 
     def _commit(self, messages: list[ReceivedMessage]) -> int:
-        by_table: dict[str, list[_Delivered]] = {}
+        by_table: dict[str, list[_ReceivedRequest]] = {}
         for message in messages:
             try:
                 request = read_commit_request(message.body)
@@ -84,10 +84,10 @@ class Committer:
                 _log.exception("message %s was read with an unexpected error", message.message_id)
                 self._queue.bury(message.receipt, chain_text(failure))
                 continue
-            by_table.setdefault(request.table_id, []).append(_Delivered(message, request))
+            by_table.setdefault(request.table_id, []).append(_ReceivedRequest(message, request))
         return sum(self._commit_table(table_id, each) for table_id, each in by_table.items())
 
-    def _commit_table(self, table_id: str, delivered: list[_Delivered]) -> int:
+    def _commit_table(self, table_id: str, delivered: list[_ReceivedRequest]) -> int:
         """Commit the requests of one table, record that, and delete their messages."""
         try:
             table = self._jobs.tables.table(table_id)
@@ -117,7 +117,7 @@ class Committer:
         return len(delivered)
 
     def _commit_after_error(
-        self, table_id: str, delivered: list[_Delivered], failure: BaseException
+        self, table_id: str, delivered: list[_ReceivedRequest], failure: BaseException
     ) -> int:
         """Commit requests one by one after an unexpected error, to find the one that it is of.
 
@@ -132,7 +132,7 @@ class Committer:
 
     def _put_back(
         self,
-        delivered: list[_Delivered],
+        delivered: list[_ReceivedRequest],
         failure: BaseException,
         *,
         receives_max: int = _RECEIVES_MAX,

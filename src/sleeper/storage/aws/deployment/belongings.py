@@ -48,7 +48,7 @@ class AwsBelongings:
 
     def queues(self) -> list[Belonging]:
         """Return its queues, those of dead letters too, by name."""
-        with _Told("look for", f"queues {self._prefix}*", _SQS_PERMISSION):
+        with _Translation("look for", f"queues {self._prefix}*", _SQS_PERMISSION):
             pages = self._sqs().get_paginator("list_queues").paginate(QueueNamePrefix=self._prefix)
             urls = sorted(str(url) for page in pages for url in page.get("QueueUrls", ()))
         return [found for url in urls if (found := self._queue(url)) is not None]
@@ -61,33 +61,33 @@ class AwsBelongings:
         name = url.rpartition("/")[2]
         counted = "ApproximateNumberOfMessages"
         asked = [counted, f"{counted}NotVisible", f"{counted}Delayed"]
-        with _Told("look at", f"queue {name}", _SQS_PERMISSION) as told:
+        with _Translation("look at", f"queue {name}", _SQS_PERMISSION) as translation:
             tags = self._sqs().list_queue_tags(QueueUrl=url).get("Tags", {})
             if not self._is_ours(f"queue {name}", tags.get(OWNER_TAG)):
                 return None
             found = self._sqs().get_queue_attributes(QueueUrl=url, AttributeNames=asked)
-        if told.is_missing:
+        if translation.is_missing:
             return None
         messages = sum(int(number) for number in found["Attributes"].values())
         return Belonging("queue", name, messages, "messages", partial(self._delete_queue, url))
 
     def _delete_queue(self, url: str) -> None:
         name = url.rpartition("/")[2]
-        with _Told("delete", f"queue {name}", _SQS_PERMISSION, writes=True):
+        with _Translation("delete", f"queue {name}", _SQS_PERMISSION, writes=True):
             self._sqs().delete_queue(QueueUrl=url)
             logger.info("deleted queue %s", name)
 
     def _table_names(self) -> list[str]:
-        with _Told("look for", f"tables {self._prefix}*", _DYNAMO_PERMISSION):
+        with _Translation("look for", f"tables {self._prefix}*", _DYNAMO_PERMISSION):
             pages = self._dynamo().get_paginator("list_tables").paginate()
             names = [str(name) for page in pages for name in page["TableNames"]]
         return sorted(name for name in names if name.startswith(self._prefix))
 
     def _table(self, name: str) -> Belonging | None:
-        with _Told("look at", f"table {name}", _DYNAMO_PERMISSION) as told:
+        with _Translation("look at", f"table {name}", _DYNAMO_PERMISSION) as translation:
             found = self._dynamo().describe_table(TableName=name)["Table"]
             tags = self._table_tags(found["TableArn"])
-        if told.is_missing or not self._is_ours(f"table {name}", tags.get(OWNER_TAG)):
+        if translation.is_missing or not self._is_ours(f"table {name}", tags.get(OWNER_TAG)):
             return None
         delete = partial(self._delete_table, name)
         return Belonging("table in DynamoDB", name, int(found["ItemCount"]), "items", delete)
@@ -105,7 +105,7 @@ class AwsBelongings:
 
     def _delete_table(self, name: str) -> None:
         """Delete a table; one that is being made or changed is waited for."""
-        with _Told("delete", f"table {name}", _DYNAMO_PERMISSION, writes=True):
+        with _Translation("delete", f"table {name}", _DYNAMO_PERMISSION, writes=True):
             for attempt in range(_ATTEMPTS):
                 try:
                     self._dynamo().delete_table(TableName=name)
@@ -130,7 +130,7 @@ class AwsBelongings:
         return False
 
 
-class _Told:
+class _Translation:
     """Translates failures inside a `with` block; a thing that is missing is none.
 
     Attributes:

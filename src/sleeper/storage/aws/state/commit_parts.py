@@ -119,7 +119,7 @@ def put_sizes(parts: Iterable[Item]) -> list[int]:
     return [item_bytes(part["Put"]["Item"]) for part in parts if "Put" in part]
 
 
-def told(part: Item) -> str:
+def part_text(part: Item) -> str:
     """Return table and key of a part of a transaction, for errors."""
     [(_, request)] = part.items()
     keys: dict[str, Any] = request.get("Key") or request["Item"]

@@ -79,14 +79,16 @@ class DynamoTransactionLog:
             self._discard(key)
             raise self._not_found(number) from missing
         except StorageFailed as error:
-            logger.warning("it is unknown whether %s was appended: %s", self._told(number), error)
+            logger.warning(
+                "it is unknown whether %s was appended: %s", self._name_of(number), error
+            )
             raise
         if found is None or (key is not None and _body_key(found) == key):
             return True
         self._discard(key)
         if found and self._body(number, found) == body:
             return True
-        logger.info("%s was taken by another writer; the commit is retried", self._told(number))
+        logger.info("%s was taken by another writer; the commit is retried", self._name_of(number))
         return False
 
     def read(self, number: int) -> bytes | None:
@@ -112,7 +114,7 @@ class DynamoTransactionLog:
                 following = int(item["TRANSACTION_NUMBER"]["N"])
                 body = self._body(following, item) if following == number + 1 else None
                 if body is None:
-                    logger.warning("%s is missing, before %d", self._told(number + 1), following)
+                    logger.warning("%s is missing, before %d", self._name_of(number + 1), following)
                     break
                 number = following
                 yield number, body
@@ -190,7 +192,7 @@ class DynamoTransactionLog:
                 {":now": _milliseconds(self.now())},
             )
         except StorageReadOnly as denied:
-            logger.warning("when %s was stored is not known: %s", self._told(number), denied)
+            logger.warning("when %s was stored is not known: %s", self._name_of(number), denied)
             return None
         return None if item is None else _time(item["SEEN_TIME"])
 
@@ -224,21 +226,21 @@ class DynamoTransactionLog:
     def _key(self, number: int) -> Item:
         return {"TABLE_ID": {"S": self.table_id}, "TRANSACTION_NUMBER": {"N": str(number)}}
 
-    def _told(self, number: int) -> str:
+    def _name_of(self, number: int) -> str:
         return f"entry {number} of table {self.table_id} in {self.tables.name(LOG)}"
 
     def _damaged(self, number: int, key: str | None, reason: str) -> DataDamaged:
         where = "its item" if key is None else f"object {key} of the table's folder"
         return DataDamaged(
-            f"{self._told(number)} is damaged: the body in {where} {reason}. Restore it from a "
+            f"{self._name_of(number)} is damaged: the body in {where} {reason}. Restore it from a "
             "copy."
         )
 
     def _not_found(self, number: int) -> ObjectNotFound:
         return ObjectNotFound(
-            f"{self._told(number)} cannot be read or written, because the log is not there. Check "
-            "that AWS_REGION and AWS_ENDPOINT_URL are those that the table was made with; if its "
-            "log was deleted, restore it from a copy."
+            f"{self._name_of(number)} cannot be read or written, because the log is not there. "
+            "Check that AWS_REGION and AWS_ENDPOINT_URL are those that the table was made with; if "
+            "its log was deleted, restore it from a copy."
         )
 
 

@@ -22,7 +22,7 @@ from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
-from sleeper.storage.aws.state.commit_parts import CommitParts, WaitingReaders, put_sizes, told
+from sleeper.storage.aws.state.commit_parts import CommitParts, WaitingReaders, part_text, put_sizes
 from sleeper.storage.aws.state.newest_item import (
     commit_id,
     history_of,
@@ -153,8 +153,9 @@ class DynamoStateRevisions:
             return False
         raise DataDamaged(
             f"the state of table {self._table_id} cannot be changed: items of DynamoDB are not as "
-            f"its last commit left them: {'; '.join(told(parts[n]) for n in refused)}. Nothing was "
-            "written. Somebody else has changed them: restore the three tables from a backup."
+            f"its last commit left them: {'; '.join(part_text(parts[n]) for n in refused)}. "
+            "Nothing was written. Somebody else has changed them: restore the three tables from a "
+            "backup."
         )
 
     def begin(self, first: Revision) -> None:
@@ -173,7 +174,7 @@ class DynamoStateRevisions:
             if refused := self._write(group, f"{own_id} {number}"):
                 raise DataDamaged(
                     f"the state of table {self._table_id} was not moved to DynamoDB: "
-                    f"{'; '.join(told(group[n]) for n in refused)} is there already"
+                    f"{'; '.join(part_text(group[n]) for n in refused)} is there already"
                 )
 
     def remember(self, known: Revision) -> None:

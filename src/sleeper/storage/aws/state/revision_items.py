@@ -150,10 +150,10 @@ def stored_revision(item: Item) -> StoredRevision:
             history=RevisionHistory() if history is None else RevisionHistory.from_json(history),
         )
     except (LookupError, ValueError, TypeError) as error:
-        told = {name: item.get(name) for name in ("TABLE_ID", "REVISION_ID_KEY")}
+        description = {name: item.get(name) for name in ("TABLE_ID", "REVISION_ID_KEY")}
         raise DataDamaged(
-            f"the item {told} of a table's revision is damaged: {error!r}. Restore it from a "
-            "backup of the DynamoDB table."
+            f"the item {description} of a table's revision is damaged: {error!r}. Restore it "
+            "from a backup of the DynamoDB table."
         ) from error
 
 

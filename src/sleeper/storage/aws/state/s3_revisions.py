@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _NewestRevision:
     """The newest revision that was seen: what is stored of it, None before the first; its state."""
 
     stored: StoredRevision | None = None
@@ -83,7 +83,7 @@ class S3StateRevisions:
         self._tables, self._table_id = tables, table_id
         self._objects, self._schema = objects, schema
         self._is_new = is_new
-        self._seen = _Loaded()
+        self._seen = _NewestRevision()
         self._lock = Lock()
 
     def refresh(self, known: Revision) -> Revision:
@@ -95,11 +95,11 @@ class S3StateRevisions:
                     return known
                 raise self._not_found()
             if stored.commit_id == _commit_id(known):
-                self._see(_Loaded(stored, known.state))
+                self._see(_NewestRevision(stored, known.state))
                 return known if stored.history == known.history else _revision(stored, known.state)
             state = self._load(stored, CURRENT)
             if state is not None:
-                self._see(_Loaded(stored, state))
+                self._see(_NewestRevision(stored, state))
                 return _revision(stored, state)
 
     def fits(self, before: TableState, after: TableState) -> bool:
@@ -135,7 +135,7 @@ class S3StateRevisions:
                 if holder is not None:
                     self._discard(changed.values())
                 return False
-        self._see(_Loaded(stored, after.state))
+        self._see(_NewestRevision(stored, after.state))
         return True
 
     def begin(self, first: Revision) -> None:
@@ -260,7 +260,7 @@ class S3StateRevisions:
         state = seen.state
         for name, body in zip(changed, bodies, strict=True):
             part = stored.parts[name]
-            told = f"object {part}, which is a part of the table's state {stored.number},"
+            description = f"object {part}, which is a part of the table's state {stored.number},"
             advice = (
                 "An older state may be whole: read the table as of an earlier transaction "
                 "(as_of). To mend the newest, restore the object from a copy."
@@ -270,8 +270,8 @@ class S3StateRevisions:
                 if again is None or again.commit_id != stored.commit_id:
                     logger.info("revision %d was swept while it was read", stored.number)
                     return None
-                raise DataDamaged(f"{told} is missing. {advice}")
-            source = PartSource(number_in(part) or 0, told, advice)
+                raise DataDamaged(f"{description} is missing. {advice}")
+            source = PartSource(number_in(part) or 0, description, advice)
             state = with_part(state, name, body, self._schema, source)
         return replace(
             state,
@@ -281,7 +281,7 @@ class S3StateRevisions:
             moved=stored.moved,
         )
 
-    def _see(self, loaded: _Loaded) -> None:
+    def _see(self, loaded: _NewestRevision) -> None:
         with self._lock:
             if loaded.state.number >= self._seen.state.number:
                 self._seen = loaded
