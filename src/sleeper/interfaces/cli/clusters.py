@@ -162,8 +162,8 @@ def _emr(
     if asked["cluster_id"] or asked["cluster_name"]:
         for name in ("service_role", "instance_profile", "subnet", "log_uri"):
             if asked[name]:
-                option = f"--{name.replace('_', '-')}"
-                raise click.UsageError(f"{option} is for a new cluster: leave it out")
+                written = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{written} is for a new cluster: leave it out")
     return Emr(
         cluster_id=asked["cluster_id"],
         cluster_name=asked["cluster_name"],
