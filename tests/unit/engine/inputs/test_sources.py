@@ -384,7 +384,7 @@ class TestDicts:
     def test_are_refused_with_fields_that_the_table_has_not(self):
         """A misspelt name is no reason to store null."""
         with pytest.raises(InputSchemaMismatch, match=r"row 1 .*\['nmae'\]"):
-            rows_of([{"id": 1}, {"id": 2, "Names": "a"}])
+            rows_of([{"id": 1}, {"id": 2, "nmae": "a"}])
 
     def test_may_have_fields_to_be_ignored(self):
         """Of a list, and of rows that are read once; a field may be in some rows alone."""
