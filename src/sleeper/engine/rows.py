@@ -19,12 +19,16 @@ if TYPE_CHECKING:  # seldom used, and slow to import
     import pandas as pd
     import polars as pl
 
+    from sleeper.model.schema import Schema
+
 FIRST_ROWS: Final = 20
 """How many rows a notebook shows."""
 
 
 class Rows(NotebookHtml):
     """The rows of one result, in key order unless asked otherwise, with the requested columns.
+
+    Iteration yields batches of rows (`pyarrow.RecordBatch`); `rows()` yields the rows themselves.
 
     The result of a range is a stream: it is read from the files during iteration, and only once.
     After that, query again or keep the table that `to_arrow` returned. The result of one key is in
@@ -169,6 +173,18 @@ class Rows(NotebookHtml):
         rows: list[dict[str, Any]] = self.to_arrow().to_pylist(maps_as_pydicts="lossy")
         return rows
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows as dicts, one by one, in the memory of a batch; maps become dicts too.
+
+        Iteration over the result itself yields batches of Arrow, which are far faster to work with.
+        """
+        batches = iter(self)
+        try:
+            for batch in batches:
+                yield from batch.to_pylist(maps_as_pydicts="lossy")
+        finally:
+            _close(batches)
+
     def count(self) -> int:
         """Return the exact number of rows.
 
@@ -256,6 +272,55 @@ class Rows(NotebookHtml):
             state = "a stream, read or closed" if self._batches is None else "a stream, not read"
         columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         return f"<Rows of transaction {self.transaction}: {state}; {columns or 'no columns'}>"
+
+
+class WholeTable:
+    """What a table tells of all its rows, here and on a server: it is the base of both classes."""
+
+    if TYPE_CHECKING:
+        schema: Schema
+
+        def query(self) -> Rows:
+            """Return all rows."""
+
+        def count(self) -> int:
+            """Return the number of rows."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in the order in which rows are returned."""
+        return [*self.schema.columns]
+
+    def __len__(self) -> int:
+        """Return the exact number of rows, as `count()` does."""
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """Return True, also for a table without rows: a table is there."""
+        return True
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield all rows as dicts, in key order, one by one, in the memory of a batch."""
+        return self.query().rows()
+
+    def to_arrow(self) -> pa.Table:
+        """Read all rows into an Arrow table, in key order; they must fit into memory."""
+        return self.query().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read all rows into a pandas DataFrame, in key order; they must fit into memory.
+
+        Raises:
+            BadRequest: pandas is not installed.
+        """
+        return self.query().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Read all rows into a polars DataFrame, in key order; they must fit into memory.
+
+        `scan_polars` reads only what is needed.
+        """
+        return self.query().to_polars()
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

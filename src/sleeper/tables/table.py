@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sleeper.engine.rows import Rows
+from sleeper.engine.rows import Rows, WholeTable
 from sleeper.errors import BadRequest, QueryInvalid, TableNotFound
 from sleeper.model.queries import (
     NOT_GIVEN,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from sleeper.tables.verify import VerifySummary
 
 
-class Table(TableHandle):
+class Table(TableHandle, WholeTable):
     """One table of an instance: its rows, properties, partitions and maintenance.
 
     A handle is cheap: files and state are opened at first use, and an idle handle makes no

@@ -44,6 +44,7 @@ class TestEitherKind:
         """Arrow, polars, pandas, dicts, batches; maps become dicts where Python has them."""
         assert make().to_arrow().equals(TABLE)
         assert make().to_pylist() == DICTS
+        assert list(make().rows()) == DICTS
         assert pa.Table.from_batches(make()).equals(TABLE)
         assert make().reader().read_all().equals(TABLE)
         assert make().to_polars()["id"].to_list() == ["a", "b", "c"]
@@ -92,6 +93,25 @@ class TestEitherKind:
 
 class TestAStream:
     """An answer that is read while one iterates."""
+
+    def test_gives_rows_in_the_memory_of_a_batch(self):
+        """Rows come before the next batch is read; whoever leaves early closes the stream."""
+        read = []
+
+        def batches():
+            try:
+                for batch in TABLE.to_batches(max_chunksize=1):
+                    read.append(batch)
+                    yield batch
+            finally:
+                read.append("closed")
+
+        rows = Rows(batches(), SCHEMA, transaction=7).rows()
+
+        assert next(rows) == DICTS[0]
+        assert len(read) == 1
+        rows.close()
+        assert read[1:] == ["closed"]
 
     @pytest.mark.parametrize(
         "read", [Rows.to_arrow, Rows.count, list, Rows.close], ids=lambda read: read.__name__

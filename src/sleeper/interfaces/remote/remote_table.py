@@ -17,7 +17,7 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
-from sleeper.engine.rows import Rows
+from sleeper.engine.rows import Rows, WholeTable
 from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFailed
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
@@ -224,7 +224,7 @@ class _Batches(Iterator[pa.RecordBatch]):
 _CHUNK_BYTES: Final = 1 << 20
 
 
-class RemoteTable:
+class RemoteTable(WholeTable):
     """A table of a REST server: its rows, properties and reports, by the methods of `Table`.
 
     Everything else of `Table` raises BadRequest, which names what to use.

@@ -193,6 +193,25 @@ def test_what_is_known_of_a_table_is_the_same_by_rest(both):
     assert remote == local
 
 
+def test_a_whole_table_is_used_alike(both):
+    """Its columns, number of rows and rows, without a query; a table without rows is true too."""
+    for table in both:
+        assert table.columns == SCHEMA.names
+        assert len(table) == 200
+        assert next(table.rows()) == ROWS[0]
+        assert table.to_arrow().num_rows == len(table.to_polars()) == len(table.to_pandas()) == 200
+        assert table.to_pandas()["name"].is_monotonic_increasing
+
+
+def test_a_table_without_rows_is_there():
+    """So `if table:` means what a reader expects."""
+    with sleeper.connect("memory://") as instance:
+        table = instance.create_table("empty", SCHEMA, row_keys=["name"])
+
+        assert len(table) == 0
+        assert table
+
+
 def test_rows_are_a_stream_that_is_read_once(both):
     """They may be counted before, and closed early, as those of a table."""
     rows = both[1].query()
