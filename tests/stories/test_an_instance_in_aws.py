@@ -338,6 +338,40 @@ def test_properties_edited_into_nonsense_are_told(instance, url, cleaned, client
         sleeper.connect(url)
 
 
+def test_a_schema_edited_in_the_file_of_a_table_is_refused_before_rows_go(
+    instance, cleaned, client
+):
+    """
+    Given rows, and another schema in the table's file in the config bucket, as upstream's document
+    tells it, when the table is reinitialised, then it is refused, and no row is gone. Given the
+    file as it was, or deleted, then the rows go.
+    """
+    config = f"sleeper-{cleaned}-config-{ACCOUNT}"
+    table = instance.table("numbers")
+    key = f"tables/table-{table.table_id}.properties"
+    bucket = client("s3")
+    written = bucket.get_object(Bucket=config, Key=key)["Body"].read()
+    other = {"rowKeyFields": [{"name": "id", "type": "StringType"}], "valueFields": []}
+    edited = {**javaproperties.loads(written.decode()), "sleeper.table.schema": json.dumps(other)}
+
+    for text in (javaproperties.dumps(edited), "sleeper.table.schema=nonsense"):
+        bucket.put_object(Bucket=config, Key=key, Body=text.encode())
+        table.ingest([{"id": "a", "n": 1}])
+        rows = table.count()
+        with pytest.raises(PropertiesInvalid, match="no row was removed") as refused:
+            table.reinitialise()
+        assert key in str(refused.value)
+        assert table.count() == rows
+
+    bucket.delete_object(Bucket=config, Key=key)
+    table.reinitialise()
+    assert table.count() == 0
+    table.ingest([{"id": "a", "n": 1}])
+    bucket.put_object(Bucket=config, Key=key, Body=written)
+    table.reinitialise()
+    assert table.count() == 0
+
+
 def test_missing_parts_are_told(instance, url, cleaned, client):
     """Given a bucket or a table that somebody deleted, then the error names it."""
     bucket = f"sleeper-{cleaned}-table-data-{ACCOUNT}"

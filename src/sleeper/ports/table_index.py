@@ -52,6 +52,13 @@ class TableIndex(Protocol):
         """Return every table, ordered by name."""
         ...
 
+    def edited_schema(self, record: TableRecord) -> str | None:
+        """Return the name of the table's file for other programs, if it has another schema.
+
+        Nothing here reads that file, so somebody who edited it waits in vain for the schema.
+        """
+        ...
+
     def faults(self) -> tuple[str, ...]:
         """Read the index in every form in which it is stored, and return what is wrong with it.
 

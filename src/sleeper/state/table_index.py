@@ -372,6 +372,10 @@ class LogTableIndex:
         records = self._caught_up()
         return tuple(records.by_name[name] for name in sorted(records.by_name))
 
+    def edited_schema(self, record: TableRecord) -> str | None:
+        """Return None: there is no file for other programs."""
+        return None
+
     def faults(self) -> tuple[str, ...]:
         """Replay the log from its first entry, and compare a checkpoint with it on the way."""
         try:
@@ -498,7 +502,7 @@ class NotedTableIndex:
         self.known_by_name = index.known_by_name
         self.by_id = index.by_id
         self.all = index.all
-        self.faults = index.faults
+        self.edited_schema, self.faults = index.edited_schema, index.faults
 
     def add(self, record: TableRecord) -> None:
         """Add a table."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from sleeper.errors import CommitTooLarge
+from sleeper.errors import CommitTooLarge, PropertiesInvalid
 from sleeper.model import paths
 from sleeper.model.partitions import tree_from_split_points
+from sleeper.model.tables import SCHEMA
 from sleeper.state.commit_changes import clear_changes
 from sleeper.state.transactions.files import ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
@@ -23,10 +24,12 @@ def reinitialise(table: OpenTable, split_points: Sequence[Any] | None) -> int:
     deleted after the commit; files of an ingest that is still running are kept.
 
     Raises:
+        PropertiesInvalid: somebody edited the schema in the table's file for other programs.
         SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
         CommitTooLarge: the table's state store cannot do it in one commit. Nothing was changed.
     """
     store, files = table.store, table.files
+    _check_schema_unedited(table)
     transactions: list[Any] = [ClearFiles()]
     if split_points is not None:
         tree = tree_from_split_points(table.schema, split_points, new_id=table.context.new_id)
@@ -43,6 +46,20 @@ def reinitialise(table: OpenTable, split_points: Sequence[Any] | None) -> int:
     files.delete([*tracked, *map(paths.sketch_file, tracked)])
     table.undo_commit_if_deleted()
     return committed.state.number
+
+
+def _check_schema_unedited(table: OpenTable) -> None:
+    """Check that nobody expects a new schema: upstream takes it from the file that was edited."""
+    edited = table.context.index.edited_schema(table.record)
+    if edited is not None:
+        raise PropertiesInvalid(
+            {
+                SCHEMA: f"{edited} has another schema than table {table.name!r}, and nothing here "
+                "reads that file: the schema of a table cannot change, and no row was removed. "
+                "Make a new table with the other schema instead. To remove all rows and keep the "
+                "schema, delete that file first; the next change of a property writes it again."
+            }
+        )
 
 
 def _check_fits(changes: int, changes_max: int) -> None:

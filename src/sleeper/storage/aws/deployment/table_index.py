@@ -11,11 +11,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from sleeper.errors import BadRequest, CommitContended, DataDamaged, SleeperError
-from sleeper.model.formats.properties_file import write_properties
+from sleeper.errors import BadRequest, CommitContended, DataDamaged, SchemaInvalid, SleeperError
+from sleeper.model.formats.properties_file import read_properties, write_properties
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
-from sleeper.model.tables import TableRecord
+from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.table_index import TableRecords
 from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
@@ -131,6 +132,15 @@ class DynamoTableIndex:
         records = map(_record_of, self._tables.scan(BY_ID))
         return tuple(sorted(records, key=lambda record: record.name))
 
+    def edited_schema(self, record: TableRecord) -> str | None:
+        """Compare the schema of the file in the config bucket."""
+        key = properties_key(record.table_id)
+        body = self._config.read(key)
+        if body is None:
+            return None
+        text = read_properties(body.decode(errors="replace")).get(SCHEMA)
+        return None if text is None or _is_schema(text, record) else key
+
     def faults(self) -> tuple[str, ...]:
         """Compare the items by name with those by id.
 
@@ -224,6 +234,13 @@ class DynamoTableIndex:
                 **_values_of(unchanged),
             }
         }
+
+
+def _is_schema(text: str, record: TableRecord) -> bool:
+    try:
+        return Schema.from_json(text) == Schema.from_json(record.properties[SCHEMA])
+    except SchemaInvalid:
+        return False
 
 
 def properties_key(table_id: str) -> str:
