@@ -9,7 +9,8 @@ properties and Spark's options from their definitions, that of Python from docst
 (python_page.py), the contracts and servers from what pytest collects (contract_runs.py), the tests
 named in docs/rules from the tests (rules.py), the costs of a deployment from its templates
 (cost_page.py), the requests in docs/buckets.md from what their tests
-expect (request_counts.py), the tables in docs/performance.md from figures that were kept
+expect (request_counts.py), that of scripts in docs/from-upstream.md from the answers of the command
+line, the tables in docs/performance.md from figures that were kept
 (speed_tables.py), the test runs from figures that were kept
 (run_figures.py), and the outputs in README.md and docs/guide from running what stands
 above them (shown_runs.py).
@@ -37,6 +38,7 @@ from shown_runs import ROOT, RunFailed, run_page
 from speed_tables import performance_page
 
 from sleeper.interfaces.cli.main import cli
+from sleeper.interfaces.cli.upstream_names import scripts_table
 from sleeper.interfaces.spark_source import OPTIONS
 from sleeper.model.known_properties.kinds import Property
 from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, TABLE_PROPERTIES
@@ -134,6 +136,7 @@ def pages_of_code() -> Iterator[tuple[Path, Callable[[str], str]]]:
     yield ROOT / "docs/reference/rest.md", lambda _: f"{GENERATED}{rest_page()}"
     yield ROOT / "docs/reference/test-runs.md", lambda _: test_runs_page()
     yield ROOT / "docs/buckets.md", buckets_page
+    yield ROOT / "docs/from-upstream.md", scripts_page
     yield ROOT / "docs/performance.md", performance_page
     for path in rules.pages():
         yield path, rules.rules_page
@@ -205,6 +208,13 @@ def unused_properties_page() -> str:
     for owner, properties in listed.items():
         text += groups([known for known in properties if not known.used], f"Of {a_or_an(owner)}: ")
     return text
+
+
+def scripts_page(text: str) -> str:
+    """The page of upstream's names, with a fresh table of its scripts between its two marks."""
+    begin, end = "<!-- scripts -->\n", "<!-- /scripts -->\n"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{scripts_table()}{end}{rest.partition(end)[2]}"
 
 
 def groups(properties: list[Property], prefix: str = "") -> str:

@@ -18,6 +18,7 @@ import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from sleeper.interfaces.cli.stderr import LogFormat, LogOutput, run_command
+from sleeper.interfaces.cli.upstream_names import answer_to
 
 _COMMANDS = {
     "init": "Create an instance.",
@@ -71,10 +72,12 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was typed, or name a similar one."""
+        """Find the command that was typed, or name a similar one, or that for upstream's script."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
+            if (answer := answer_to(args[0])) is not None:
+                raise click.UsageError(answer, ctx) from None
             near = get_close_matches(args[0], _COMMANDS, n=1)
             if not near:
                 raise
