@@ -77,7 +77,7 @@ def test_what_never_goes_through_the_committer_is_told(instance, caplog, name):
     """Given a property of another kind of commit, then a warning says that it has no effect."""
     instance.table("numbers").set_properties({f"sleeper.table.{name}": "true"})
 
-    assert f"sleeper.table.{name} is stored, but nothing uses it yet." in caplog.text
+    assert f"sleeper.table.{name} is stored, but nothing here uses it." in caplog.text
 
 
 def test_many_requests_are_one_entry_of_the_log(instance, tmp_path):

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed, UrlInvalid
 from sleeper.model import paths
+from sleeper.model.formats.properties_file import is_of_instance
 from sleeper.model.known_properties.deployment import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.object_stores import (
@@ -340,8 +341,10 @@ class FolderPlace(Place):
     def enclosing_instance(self) -> str | None:
         """Look into each folder above."""
         for parent in Path(self.url).resolve().parents:
-            if (parent / paths.INSTANCE_PROPERTIES).is_file():
-                return str(parent)
+            file = parent / paths.INSTANCE_PROPERTIES
+            with suppress(OSError):
+                if file.is_file() and is_of_instance(file.read_bytes()):
+                    return str(parent)
         return None
 
     def as_opened(self, instance_id: str) -> Self:
@@ -389,7 +392,8 @@ class BucketPlace(Place):
             parent_key = "/".join(parts[:length])
             above = BucketObjects(self.objects.client).under(parent_key)
             with suppress(StorageFailed):
-                if above.read(paths.INSTANCE_PROPERTIES) is not None:
+                body = above.read(paths.INSTANCE_PROPERTIES)
+                if body is not None and is_of_instance(body):
                     return bucket.named(parent_key).rstrip("/")
         return None
 

@@ -194,7 +194,7 @@ class TestUnknownNames:
         unused = "sleeper.table.statestore.transactionlog.snapshot.expiry.days"
 
         assert table_property_warnings({unused: "5", "sleeper.table.online": "true"}) == [
-            f"{unused} is stored, but nothing uses it yet."
+            f"{unused} is stored, but nothing here uses it."
         ]
 
     def test_what_goes_back_to_its_default_has_no_warning(self):

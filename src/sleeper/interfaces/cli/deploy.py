@@ -24,10 +24,15 @@ from sleeper.deploy.flow.preparation import Machine, prepare
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import between_attempts, process_environment
 from sleeper.interfaces.cli.completion import complete_instance_settings
-from sleeper.interfaces.cli.options import ask, ask_for_name, json_option, split_pairs, text_of
+from sleeper.interfaces.cli.options import (
+    ask,
+    ask_for_name,
+    given_properties,
+    json_option,
+    properties_file_option,
+)
 from sleeper.interfaces.cli.present import print_json, say
 from sleeper.interfaces.cli.stderr import warn
-from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.object_stores import ObjectStoreSettings
 
 
@@ -51,13 +56,7 @@ def deploy() -> None:
     shell_complete=complete_instance_settings,
     help="An instance property; an empty value resets it.",
 )
-@click.option(
-    "--properties",
-    "properties_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="A file of instance properties; --set overrides it.",
-)
+@properties_file_option
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--yes", is_flag=True, help="Do not ask, unless data would be lost.")
 @click.option(
@@ -98,7 +97,8 @@ def aws(
             --set sleeper.subnets=subnet-0a1b2c3d4e5f60718
         sleeper deploy aws demo --properties instance.properties --dry-run
     """
-    given = _given(properties_file, settings)
+    given = given_properties(properties_file, settings)
+    given.pop("sleeper.id", None)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="sleeper-deploy-")))
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,15 +116,6 @@ def aws(
         _agree(plan, yes=yes)
         instance = carry_out(plan, machine, warn, smoke_test=not no_smoke_test)
         _end(plan, as_json=as_json, text=f"deployed {instance.url}", deployed=True)
-
-
-def _given(file: Path | None, settings: tuple[str, ...]) -> dict[str, str | None]:
-    given: dict[str, str | None] = {}
-    if file is not None:
-        given |= read_properties(text_of(file))
-    given |= {name: text or None for name, text in split_pairs(settings, "--set")}
-    given.pop("sleeper.id", None)
-    return given
 
 
 def _machine() -> Machine:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
+from sleeper.instance.configuration import write_configuration
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.completion import (
     complete_instance_properties,
@@ -93,6 +95,31 @@ def unset(names: tuple[str, ...], instance: str) -> None:
         sleeper instance unset sleeper.gc.batch.size
     """
     _change(dict.fromkeys(names), instance)
+
+
+@instance.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@instance_option
+def download(folder: Path, instance: str) -> None:
+    """Write the configuration into FOLDER: properties, schemas, split points.
+
+    FOLDER must be new or empty. The files have what was set; ids, and names of
+    buckets and queues are left out. They make another instance like this one:
+
+    \b
+        sleeper init /data/other --properties FOLDER/instance.properties
+        sleeper table add flights --instance /data/other \\
+            --schema FOLDER/tables/flights/schema.json \\
+            --properties FOLDER/tables/flights/table.properties \\
+            --splits-file FOLDER/tables/flights/splits.txt
+
+    \b
+    Example:
+        sleeper instance download configuration
+    """
+    with connect(instance) as opened:
+        for path in write_configuration(opened, folder):
+            say(f"wrote {path}")
 
 
 def _change(changes: Mapping[str, str | None], url: str) -> None:

@@ -15,6 +15,7 @@ import click
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.connection import connect
+from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.keys import value_from_text
 from sleeper.model.schema import Field, Schema
 
@@ -68,6 +69,13 @@ class _Version(click.ParamType[int | datetime]):
 
 as_of_option = click.option(
     "--as-of", type=_Version(), metavar="N|TIME", help="The table at transaction N, or at a time."
+)
+properties_file_option = click.option(
+    "--properties",
+    "properties_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A file of instance properties; --set overrides it.",
 )
 force_option = click.option("--force", is_flag=True, help="Do not ask.")
 
@@ -127,6 +135,19 @@ def text_of(path: Path) -> str:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise BadRequest(f"{str(path)!r} is not UTF-8 text: {error}") from None
+
+
+def given_properties(file: Path | None, settings: Iterable[str]) -> dict[str, str | None]:
+    """Return the properties of a file, and those of `--set` over them; an empty value is None.
+
+    Raises:
+        BadRequest, PropertiesInvalid: the file cannot be read.
+        click.BadParameter: a setting has no `=`.
+    """
+    given: dict[str, str | None] = {}
+    if file is not None:
+        given |= read_properties(text_of(file))
+    return given | {name: text or None for name, text in split_pairs(settings, "--set")}
 
 
 def row_key_field(schema: Schema, name: str) -> Field:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 _DEPLOY: Final = "sleeper deploy aws ID"
-_BULK_EXPORT: Final = "sleeper worker export"
+_BY_PIP: Final = "Install by `pip install`: see the README."
+_NO_GENERATOR: Final = (
+    "There is no generator of rows: `sleeper ingest` takes any files, and `Table.ingest` any "
+    "DataFrame."
+)
+_NO_JARS: Final = (
+    "There are no jars: `sleeper.ecr.repository.prefix` names the images of functions and workers."
+)
 
 SCRIPTS: Final[dict[str, str]] = {
     "addTable": "sleeper table add NAME --schema FILE",
@@ -24,6 +31,7 @@ SCRIPTS: Final[dict[str, str]] = {
     "deploy": _DEPLOY,
     "deployExisting": _DEPLOY,
     "deployNew": _DEPLOY,
+    "downloadConfig": "sleeper instance download FOLDER",
     "estimateSplitPoints": "sleeper table estimate-splits FILES --schema FILE --partitions N",
     "exportPartitions": "sleeper table export-splits NAME",
     "filesStatusReport": "sleeper report files TABLE",
@@ -43,7 +51,7 @@ SCRIPTS: Final[dict[str, str]] = {
     "renameTable": "sleeper table rename OLD NEW",
     "restartSystem": "sleeper resume",
     "retryMessages": "sleeper queue redrive QUEUE",
-    "runBulkExportTasks": _BULK_EXPORT,
+    "runBulkExportTasks": "sleeper worker export",
     "runCompactionTask": "sleeper worker compaction",
     "runCompactionTasks": "sleeper worker compaction",
     "sendToIngestBatcher": "sleeper batcher submit TABLE FILES",
@@ -56,23 +64,17 @@ OTHER_WAYS: Final[dict[str, str]] = {
     "adminClient": "There are no menus: see `sleeper instance`, `sleeper table` and "
     "`sleeper report`, or the page of `sleeper server start`.",
     "cleanupLogGroups": "Log groups belong to the stacks, and go with them.",
-    "downloadConfig": "See `sleeper instance show` and `sleeper table show`; nothing needs a copy "
-    "of the configuration on this machine.",
-    "generateRandomData": "There is no generator of rows: `sleeper ingest` takes any files, and "
-    "`Table.ingest` any DataFrame.",
-    "ingestRandomData": "There is no generator of rows: `sleeper ingest` takes any files, and "
-    "`Table.ingest` any DataFrame.",
-    "install": "Install by `pip install`: see the README.",
+    "generateRandomData": _NO_GENERATOR,
+    "ingestRandomData": _NO_GENERATOR,
+    "install": _BY_PIP,
     "installJarsFromMaven": "There are no jars: `pip install` brings everything.",
     "setDeployConfig": "`sleeper deploy aws ID --set NAME=VALUE` sets what a deployment needs.",
     "showPageIndexes": "`sleeper verify TABLE` checks the page indexes of all files.",
-    "sleeper-install": "Install by `pip install`: see the README.",
-    "syncJars": "There are no jars: `sleeper.ecr.repository.prefix` names the images of functions and "
-    "workers.",
+    "sleeper-install": _BY_PIP,
+    "syncJars": _NO_JARS,
     "takeAllTablesOffline": "`sleeper pause` stops services for all tables; "
     "`sleeper table offline NAME` turns one table's off.",
-    "uploadArtefacts": "There are no jars: `sleeper.ecr.repository.prefix` names the images of functions "
-    "and workers.",
+    "uploadArtefacts": _NO_JARS,
     "uploadDockerImagesToEcr": "Push the image by `docker push`: see docs/deploy/images.md.",
     "webSocketQuery": "There are no web sockets: `sleeper query` answers at once, and so does "
     "`sleeper server`.",

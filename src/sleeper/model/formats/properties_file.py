@@ -94,6 +94,17 @@ def _unescaped(text: str, line: int) -> str:
     )
 
 
+def is_of_instance(body: bytes) -> bool:
+    """Return whether a file `instance.properties` is an instance's own, not settings for a new one.
+
+    One that cannot be read counts as an instance's.
+    """
+    try:
+        return FORMAT_PROPERTY in read_properties(body.decode())
+    except (UnicodeDecodeError, PropertiesInvalid):
+        return True
+
+
 def read_instance_properties(
     body: bytes, where: str, name: str = "instance.properties", number: int | None = None
 ) -> dict[str, str]:
@@ -182,7 +193,7 @@ def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> st
         if each.group != heading:
             heading = each.group
             parts.append(f"## {heading}\n")
-        unused = "" if each.used else " Kept, not used yet."
+        unused = "" if each.used else " Kept, but nothing here uses it."
         comment = javaproperties.to_comment(f" {each.description}{unused}")
         entry = javaproperties.join_key_value(each.name, values[each.name])
         parts.append(f"{comment}\n{entry}\n")

@@ -78,7 +78,7 @@ def without_effect(given: Mapping[str, str | None], known: Mapping[str, Property
     warnings = []
     for name in sorted(name for name, text in given.items() if text is not None):
         if name in known and not known[name].used:
-            warnings.append(f"{name} is stored, but nothing uses it yet.")
+            warnings.append(f"{name} is stored, but nothing here uses it.")
         elif not is_known(name, known):
             near = get_close_matches(name, known, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""

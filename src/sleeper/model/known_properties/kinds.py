@@ -50,7 +50,7 @@ class Property:
         since: Whether upstream Sleeper has it, or we added it.
         editable: False when it is fixed once its table or instance exists.
         required: True when a value must be given.
-        used: False when it is checked and stored, but nothing uses it yet.
+        used: False when it is checked and stored, but nothing here uses it.
         instance_default: The instance property that sets its default for all tables (rule
             INS-8), or None.
     """

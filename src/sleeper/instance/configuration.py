@@ -1,0 +1,78 @@
+"""The configuration of an instance as files, by which another one can be made.
+
+    instance.properties
+    tables/flights/schema.json
+    tables/flights/table.properties
+    tables/flights/splits.txt           only if it has split points
+
+`sleeper init --properties` and `sleeper table add` take them. The files have what was set: defaults
+and what belongs to this instance alone (ids, names of buckets and queues) are left out. The folder
+of a table has its name, or its id where a folder cannot have the name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from sleeper.errors import AlreadyExists, SplitPointsInvalid
+from sleeper.instance.instance import Instance
+from sleeper.model.formats.properties_file import write_properties
+from sleeper.model.formats.split_points_file import write_split_points
+from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.typed import KNOWN_INSTANCE_PROPERTIES, TABLE_PROPERTIES
+from sleeper.tables.table import Table
+
+_FOLDER_NAME = re.compile(r"\w[\w .-]*")
+_PLACES = ("sleeper.jobs.url", "sleeper.table.splits.file", "sleeper.table.splits.base64.encoded")
+
+
+def write_configuration(instance: Instance, folder: Path) -> list[Path]:
+    """Write the files into a folder, which is new or empty; return their paths.
+
+    Raises:
+        AlreadyExists: the folder has files already.
+        OSError: it cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise AlreadyExists(f"{folder} is there already, and not empty: choose a new folder")
+    texts = {
+        folder / "instance.properties": _settings(
+            instance.properties.values, KNOWN_INSTANCE_PROPERTIES
+        )
+    }
+    for record in instance.tables():
+        table = instance.table(record.name)
+        texts |= _table_texts(table, folder / "tables" / _folder_name(table))
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return [*texts]
+
+
+def _table_texts(table: Table, folder: Path) -> dict[Path, str]:
+    texts = {
+        folder / "schema.json": f"{table.schema.to_json()}\n",
+        folder / "table.properties": _settings(table.properties.values, TABLE_PROPERTIES),
+    }
+    if points := table.split_points():
+        try:
+            texts[folder / "splits.txt"] = write_split_points(points, table.schema)
+        except SplitPointsInvalid:  # a string that no line can hold
+            name = "splits.base64.txt"
+            texts[folder / name] = write_split_points(points, table.schema, base64_encoded=True)
+    return texts
+
+
+def _settings(values: Mapping[str, str], known: Iterable[Property]) -> str:
+    """Return what was set and may be set elsewhere, as a properties file."""
+    properties = [*known]
+    own = {each.name for each in properties if not each.editable} | {*_PLACES}
+    return write_properties(
+        {name: text for name, text in values.items() if name not in own}, properties
+    )
+
+
+def _folder_name(table: Table) -> str:
+    return table.name if _FOLDER_NAME.fullmatch(table.name) else table.table_id
