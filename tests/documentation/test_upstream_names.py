@@ -11,21 +11,32 @@ import pytest
 
 from sleeper.interfaces.cli.main import cli
 from sleeper.interfaces.cli.upstream_names import OTHER_WAYS, SCRIPTS
+from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, TABLE_PROPERTIES
+from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 from tests.unit.interfaces.command_line import sleeper as command
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/from-upstream.md").read_text()
-LISTED = [
-    line
-    for line in (Path(__file__).parent / "upstream_names.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-]
+
+
+def names_in(file):
+    """The names in a file beside this one: a line each, comments left out."""
+    lines = (Path(__file__).parent / file).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def test_each_name_of_upstreams_documents_is_on_the_page():
     """Given the names that its documents use, then each is on the page, as code."""
     on_page = {name for code in re.findall(r"`([^`\n]+)`", PAGE) for name in (code, *code.split())}
-    assert [name for name in LISTED if name not in on_page] == []
+    assert [name for name in names_in("upstream_names.txt") if name not in on_page] == []
+
+
+def test_each_property_that_users_of_upstream_set_is_on_a_page():
+    """Given the properties of its documents, then each is known here, by a name or a family."""
+    known = {each.name for each in (*INSTANCE_PROPERTIES, *TABLE_PROPERTIES)}
+    known |= {each.instance_default for each in TABLE_PROPERTIES if each.instance_default}
+    unknown = [each for each in names_in("upstream_properties.txt") if each not in known]
+    assert [each for each in unknown if not each.startswith(OPEN_FAMILIES)] == []
 
 
 def test_scripts_are_answered_by_commands_that_exist():

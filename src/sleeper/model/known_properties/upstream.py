@@ -102,6 +102,26 @@ _GENERAL = (
     ("metrics.namespace", "Sleeper", TEXT, "Namespace of metrics."),
     ("fargate.version", "1.4.0", TEXT, "Version of Fargate; the newest is used."),
     ("run.table.metrics.offline", "false", BOOLEAN, "Metrics of offline tables too."),
+    ("artefacts.deployment", None, TEXT, "Deployment of upstream's jars and images."),
+    ("tags.excluded.resources", None, LIST, "Types of resources without tags."),
+    ("lambda.deploy.type", "jar", one_of("jar", "container"), "Functions are containers here."),
+    ("endpoint.url", None, TEXT, "Endpoint of AWS; here it comes from the environment."),
+    ("vpc.endpoint.check", "true", BOOLEAN, "Deployment looks for an S3 endpoint in the VPC."),
+    ("athena.spill.bucket.ageoff.days", "1", POSITIVE, "There is no connector for Athena."),
+    ("athena.handler.classes", None, LIST, "There is no connector for Athena."),
+    ("athena.handler.memory.mb", "4096", POSITIVE, "There is no connector for Athena."),
+    ("athena.handler.timeout.seconds", "900", POSITIVE, "There is no connector for Athena."),
+    ("athena.spill.master.key.arn", None, TEXT, "There is no connector for Athena."),
+    ("logging.level", None, TEXT, "Level of upstream's log."),
+    ("logging.apache.level", None, TEXT, "Level of Apache's libraries."),
+    ("logging.parquet.level", None, TEXT, "Level of Parquet's Java library."),
+    ("logging.aws.level", None, TEXT, "Level of Amazon's Java libraries."),
+    ("logging.root.level", None, TEXT, "Level of all else in Java."),
+    ("logging.backtrace", None, TEXT, "Backtraces of upstream's Rust."),
+    ("logging.rust", None, TEXT, "Level of upstream's Rust."),
+    ("bulk.export.memory.mb", None, POSITIVE, "Memory of the function that starts exports."),
+    ("bulk.export.timeout.seconds", "900", POSITIVE, "Its time."),
+    ("bulk.export.task.wait.time.seconds", "20", QUEUE_WAIT, "How long a look at a queue lasts."),
 )
 _STATE = (
     ("statestore.provider.cache.size", "10", INTEGER, "Tables kept open; negative: any number."),
@@ -110,6 +130,32 @@ _STATE = (
     ("statestore.transaction.deletion.lambda.period.minutes", "60", POSITIVE, "Old entries too."),
     ("statestore.committer.platform", "LAMBDA", one_of("LAMBDA", "EC2"), "Where it runs."),
     ("tables.index.dynamo.consistent.reads", "true", BOOLEAN, "Reads of the index are consistent."),
+    ("statestore.provider.min.heap.target.amount", "100M", BYTE_SIZE, "Heap to keep free."),
+    ("statestore.committer.ec2.type", "m8g.xlarge", TEXT, "Machine of a committer on EC2."),
+    ("statestore.snapshot.creation.batch.size", "1", QUEUE_BATCH, "Tables in one run."),
+    ("statestore.snapshot.deletion.batch.size", "1", QUEUE_BATCH, "Tables in one run."),
+    ("statestore.transaction.deletion.batch.size", "1", QUEUE_BATCH, "Tables in one run."),
+    ("statestore.snapshot.creation.memory.mb", None, POSITIVE, "Memory of its function."),
+    ("statestore.transaction.follower.memory.mb", None, POSITIVE, "Memory of its function."),
+    ("statestore.snapshot.creation.lambda.timeout.seconds", "900", POSITIVE, "Its time."),
+    ("statestore.transaction.deletion.lambda.timeout.seconds", "900", POSITIVE, "Its time."),
+    ("statestore.transaction.follower.lambda.timeout.seconds", "900", POSITIVE, "Its time."),
+    (
+        "statestore.transactionlog.eventcount.metrics.enabled",
+        "false",
+        BOOLEAN,
+        "Metrics of the function that follows logs.",
+    ),
+    *(
+        (f"statestore.{function}.concurrency.{limit}", None, POSITIVE, "Runs at once, at most.")
+        for function in (
+            "snapshot.creation",
+            "snapshot.deletion",
+            "transaction.deletion",
+            "transaction.follower",
+        )
+        for limit in ("reserved", "max")
+    ),
 )
 _INGEST = (
     ("partition.refresh.period", "120", POSITIVE, "Seconds a partition tree stays good."),
@@ -122,6 +168,7 @@ _INGEST = (
     ("async.client.type", "crt", one_of("crt", "java"), "Upstream's S3 client."),
     ("async.crt.part.size.bytes", "134217728", BYTE_SIZE, "Bytes of one part of an upload."),
     ("async.crt.target.throughput.gbps", "10", NUMBER, "Speed of uploads to aim at."),
+    ("fs.s3a.experimental.input.fadvise", None, TEXT, "How Hadoop reads input files."),
 )
 _COMPACTION = (
     ("job.creation.batch.size", "1", QUEUE_BATCH, "Tables in one run of it."),
@@ -138,12 +185,38 @@ _COMPACTION = (
     ("job.dispatch.max.retries", "3", POSITIVE, "Deliveries of a batch, at most."),
     ("job.commit.max.retries", "3", POSITIVE, "Deliveries of a commit, at most."),
     ("tracker.async.commit.updates.enabled", "true", BOOLEAN, "So are commits by the committer."),
+    ("pending.queue.visibility.timeout.seconds", "900", POSITIVE, "Lease of a batch of jobs."),
+    ("task.max.alive.time.minutes", None, POSITIVE, "A task that lived so long ends."),
+    ("task.max.alive.jitter.minutes", None, NOT_NEGATIVE, "Drawn minutes less than that."),
+    ("task.scaling.overhead.fixed", None, NOT_NEGATIVE, "Megabytes that ECS keeps (EC2)."),
+    ("task.scaling.overhead.percentage", None, NOT_NEGATIVE, "Memory that ECS keeps (EC2)."),
+    ("ecs.launch.type", "FARGATE", one_of("FARGATE", "EC2"), "Tasks run on Fargate here."),
+    ("ec2.type", "t4g.xlarge", TEXT, "Machine type (EC2)."),
+    ("ec2.pool.minimum", "0", NOT_NEGATIVE, "Machines, at least (EC2)."),
+    ("ec2.pool.maximum", "75", POSITIVE, "Machines, at most (EC2)."),
+    ("ec2.root.size", "50", POSITIVE, "Gibibytes of a machine's disk (EC2)."),
+    *(
+        (f"{function}.{setting}", default, POSITIVE, meaning)
+        for function in ("job.creation", "job.dispatch", "commit.batcher")
+        for setting, default, meaning in (
+            ("memory.mb", None, "Memory of its function."),
+            ("timeout.seconds", "900", "Time of its function."),
+            ("concurrency.reserved", None, "Runs at once, at most."),
+            ("concurrency.max", None, "Runs at once, at most."),
+        )
+    ),
 )
-_SPLITTING = (("reserved.concurrency", "10", POSITIVE, "Splits at once, at most."),)
+_SPLITTING = (
+    ("reserved.concurrency", "10", POSITIVE, "Splits at once, at most."),
+    ("memory.mb", None, POSITIVE, "Memory of the function that splits."),
+    ("timeout.seconds", "900", POSITIVE, "Its time."),
+)
 _QUERY = (
     ("query.processor.state.refresh.period.seconds", "60", POSITIVE, "How old the state may be."),
     ("query.processor.row.retrieval.threads", "10", POSITIVE, "Threads that read."),
     ("query.warm.lambda.period.minutes", "5", POSITIVE, "How often a query keeps it warm."),
+    ("query.s3.max-connections", "1024", POSITIVE, "Connections to S3."),
+    ("query.results.queue.visibility.timeout.seconds", "900", POSITIVE, "Lease of an answer."),
 )
 _BULK_IMPORT = (
     (
@@ -152,6 +225,8 @@ _BULK_IMPORT = (
         TEXT,
         "Which of upstream's algorithms; there is one here.",
     ),
+    ("eks.is.native.libs.image", "false", BOOLEAN, "Image with Hadoop's native libraries."),
+    ("eks.awscli.layer.arn", None, TEXT, "Layer with the command line of AWS."),
 )
 _EBS_SIZE = whole(10, 1024, "a number of gibibytes from 10 to 1024")
 _EBS_TYPE = one_of("gp2", "gp3", "io1", "io2")
