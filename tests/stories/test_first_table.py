@@ -60,3 +60,31 @@ def test_a_schema_file_of_upstream(tmp_path):
     assert table.schema.names == ("id", "at", "count")
     assert table.arrow_schema.field("count").type == pa.int32()
     assert table.split_points() == ["g", "p"]
+
+
+def test_a_key_needs_no_name():
+    """Given one value without a name, then it is the key; a composite key is a tuple."""
+    instance = sleeper.connect("memory://")
+    fields = [("id", pa.int64()), ("day", pa.int64())]
+    one = instance.create_table("one", pa.schema(fields), row_keys=["id"])
+    two = instance.create_table("two", pa.schema(fields), row_keys=["id", "day"])
+    rows = [{"id": id_, "day": day} for id_ in (1, 2) for day in (1, 2)]
+    for table in (one, two):
+        table.ingest(rows)
+
+    assert one.query(2).to_pylist() == rows[2:]
+    assert two.query((2, 1)).to_pylist() == [{"id": 2, "day": 1}]
+    assert two.query((2,)).to_pylist() == rows[2:]
+
+
+def test_the_result_of_an_ingest_fits_on_a_screen():
+    """Given an ingest into many leaves, then its result shows counts, and not each file."""
+    table = sleeper.connect("memory://").create_table(
+        "t", pa.schema([("id", pa.int64())]), row_keys=["id"], split_points=[*range(50)]
+    )
+
+    done = table.ingest([{"id": n} for n in range(50)])
+
+    assert len(done.files) == 50
+    assert "rows_written=50" in repr(done)
+    assert len(repr(done)) < 250

@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -57,7 +57,7 @@ class IngestResult(NotebookHtml):
     rows_read: int
     rows_written: int
     rows_set_aside: int = 0
-    files: tuple[FileReference, ...] = ()
+    files: tuple[FileReference, ...] = field(default=(), repr=False)
     transaction: int
     job_id: str
     already_committed: bool = False

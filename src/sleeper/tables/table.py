@@ -190,8 +190,8 @@ class Table(TableHandle, WholeTable):
 
     def query(
         self,
-        *,
         key: object = NOT_GIVEN,
+        *,
         keys: Any = NOT_GIVEN,
         range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
         regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,

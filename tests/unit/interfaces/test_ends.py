@@ -217,11 +217,11 @@ class TestAsAProcess:
         assert (done.returncode, done.stderr) == (0, b"")
         assert b'"trips"' in done.stdout
 
-    @pytest.mark.parametrize("form", ["json", "table"])
+    @pytest.mark.parametrize("form", ["json", "csv", "table"])
     def test_a_reader_may_stop_reading(self, url, form):
         """`| head` ends the command quietly, with code 0."""
         shown = subprocess.Popen(
-            [*PROGRAM, "query", "trips", "--format", form, "--instance", url],
+            [*PROGRAM, "query", "trips", "--all", "--format", form, "--instance", url],
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -27,6 +27,12 @@ from sleeper.tables.bulk_import import BulkImportResult
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line what happens when the reader of stdout closes the pipe."""
+        raise BrokenPipeError
+
+
 def say(text: str) -> None:
     """Print a line. Characters that the terminal's encoding lacks are written as escapes."""
     click.echo(visible(text))
@@ -117,7 +123,7 @@ def value_text(value: Any) -> str:
 def _console(width_min: int) -> Console:
     """Return a console on stdout; in a pipe it is wide enough for any row."""
     width = None if sys.stdout.isatty() else max(80, width_min)
-    return Console(width=width, highlight=False, markup=False, emoji=False)
+    return _Output(width=width, highlight=False, markup=False, emoji=False)
 
 
 def progress_rows(about: str) -> AbstractContextManager[Callable[[int, int | None], None]]:

@@ -266,6 +266,7 @@ class RemoteTable(WholeTable):
 
     def query(
         self,
+        key: object = NOT_GIVEN,
         *,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
@@ -274,6 +275,7 @@ class RemoteTable(WholeTable):
         **asked: Any,
     ) -> Rows:
         """Read rows, as `Table.query`; they come from the server while they are read."""
+        asked["key"] = key
         if not isinstance(ordered, bool):
             raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
         body = question(self.schema, **asked)

@@ -6,7 +6,7 @@ deployment. They are accepted so that upstream's own files can be used as they a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
@@ -20,6 +20,7 @@ from sleeper.model.known_properties.kinds import (
     QUEUE_BATCH,
     QUEUE_WAIT,
     TEXT,
+    Kind,
     Property,
     family,
     list_of,
@@ -37,6 +38,9 @@ OPEN_FAMILIES: Final = (
 
 _ENGINE = one_of("JAVA", "DATAFUSION", "DATAFUSION_EXPERIMENTAL")
 _ARCHITECTURES = list_of(one_of("x86_64", "arm64"), "a list of x86_64 and arm64")
+
+_Row = tuple[str, str | None, Kind[Any], str]
+"""Name, default, kind and meaning of a property."""
 
 _TABLE = (
     ("data.engine", "DATAFUSION", _ENGINE, "There is one engine here."),
@@ -123,7 +127,7 @@ _GENERAL = (
     ("bulk.export.timeout.seconds", "900", POSITIVE, "Its time."),
     ("bulk.export.task.wait.time.seconds", "20", QUEUE_WAIT, "How long a look at a queue lasts."),
 )
-_STATE = (
+_STATE: tuple[_Row, ...] = (
     ("statestore.provider.cache.size", "10", INTEGER, "Tables kept open; negative: any number."),
     ("statestore.snapshot.creation.lambda.period.seconds", "60", POSITIVE, "Snapshots are made."),
     ("statestore.snapshot.deletion.lambda.period.minutes", "60", POSITIVE, "Old ones deleted."),
@@ -170,7 +174,7 @@ _INGEST = (
     ("async.crt.target.throughput.gbps", "10", NUMBER, "Speed of uploads to aim at."),
     ("fs.s3a.experimental.input.fadvise", None, TEXT, "How Hadoop reads input files."),
 )
-_COMPACTION = (
+_COMPACTION: tuple[_Row, ...] = (
     ("job.creation.batch.size", "1", QUEUE_BATCH, "Tables in one run of it."),
     ("job.commit.batch.size", "1000", POSITIVE, "Finished jobs in one commit, at most."),
     ("job.commit.batching.window.seconds", "30", NOT_NEGATIVE, "How long they are gathered."),

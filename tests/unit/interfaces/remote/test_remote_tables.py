@@ -369,6 +369,13 @@ class TestInstances:
         with pytest.raises(BadRequest, match="input-folder"):
             jobs.submit_ingest("t", str(tmp_path))
 
+    def test_take_a_key_without_its_name(self, remote):
+        """As tables of the instance itself do."""
+        table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
+        table.ingest([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
+
+        assert table.query(2).to_pylist() == [{"id": 2, "n": 2}]
+
     def test_say_what_they_lack(self, remote):
         """And what to use instead."""
         table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
