@@ -25,9 +25,11 @@ shows how. A running server describes itself at `/sleeper/openapi.json` (OpenAPI
   that fails is broken off: the last chunk of HTTP and the end of the Arrow stream are missing.
 - **Tokens** are sent as `Authorization: Bearer TOKEN`. A role may do what smaller ones may: read,
   write, admin. A server without tokens is reached from its own machine alone, and asks for none.
-- **Limits**: 64 requests at once, 16 MiB of JSON, 4 GiB of rows in one upload, 600 seconds, and 30
-  seconds in which a client sends nothing. SQL, and `where` of queries, run in processes of their
-  own, 8 at once, with 1,024 MB of memory each; what needs more is refused with 400 `QueryInvalid`.
+- **Limits**: 64 requests at once, 16 MiB of JSON in a question (keys, regions, SQL) and 4 MiB in
+  other bodies, 10,000 members in their other lists and objects, 4 GiB of rows in one upload, 600
+  seconds, and 30 seconds in which a client sends nothing. SQL, `where` of queries, and questions of
+  more than 64 KiB run in processes of their own, 8 at once, with 1,024 MB of memory each; what
+  needs more is refused with 400 `QueryInvalid`.
   `sleeper server start --help` says how to change them.
 - **Jobs** name files in buckets. Files of the server's machine are refused, but for those of its
   `--input-folder`.

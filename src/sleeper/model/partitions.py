@@ -110,7 +110,12 @@ class PartitionTree:
 
     def leaves(self) -> Iterator[Partition]:
         """Yield the leaves in key order, the lower child first (rule PRT-9)."""
-        return self._descend(lambda _: True)
+        waiting = [self.root]
+        while waiting:
+            here = waiting.pop()
+            if here.is_leaf:
+                yield here
+            waiting.extend(self.partitions[child] for child in reversed(here.child_ids))
 
     def leaf_groups(self) -> Sequence[LeafGroup]:
         """Return all leaves in groups; they are made once."""
@@ -136,9 +141,23 @@ class PartitionTree:
             here = lower if key[here.dimension] < bound else upper
         return here
 
-    def leaves_overlapping(self, regions: Sequence[Region]) -> Iterator[Partition]:
-        """Yield the leaves that share keys with any of `regions`, each once, in key order."""
-        return self._descend(lambda p: any(p.region.overlaps(region) for region in regions))
+    def leaves_overlapping(
+        self, regions: Sequence[Region]
+    ) -> Iterator[tuple[Partition, tuple[Region, ...]]]:
+        """Yield the leaves that share keys with any of `regions`, each once, in key order.
+
+        Each comes with the parts of the regions that are inside it. A region is compared with the
+        partitions above its leaves alone, so that many regions may be asked for in many leaves.
+        """
+        waiting = [(self.root, tuple(dict.fromkeys(regions)))]
+        while waiting:
+            here, asked = waiting.pop()
+            inside = [each for region in asked if (each := region.intersection(here.region))]
+            if not inside:
+                continue
+            if here.is_leaf:
+                yield here, tuple(inside)
+            waiting += [(self.partitions[child], tuple(inside)) for child in here.child_ids[::-1]]
 
     def ancestors(self, partition_id: str) -> Iterator[Partition]:
         """Yield the parents of a partition, the nearest first, the root last."""
@@ -173,16 +192,6 @@ class PartitionTree:
         while partition_id not in self.partitions and partition_id in self.merged:
             partition_id = self.merged[partition_id]
         return partition_id
-
-    def _descend(self, wanted: Callable[[Partition], bool]) -> Iterator[Partition]:
-        waiting = [self.root]
-        while waiting:
-            here = waiting.pop()
-            if not wanted(here):
-                continue
-            if here.is_leaf:
-                yield here
-            waiting.extend(self.partitions[child] for child in reversed(here.child_ids))
 
     def _check(self) -> None:
         reached = 0

@@ -61,6 +61,8 @@ _WANTED = {
 }
 
 
+_NAMED_MAX: Final = 20
+_NAME_MAX: Final = 200
 _ROWS_MAX: Final = 2**63 - 1
 """Arrow counts rows up to here; a greater limit limits nothing."""
 
@@ -350,12 +352,21 @@ def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str,
     unknown = [name for name in columns if name not in schema.names]
     if unknown:
         raise QueryInvalid(
-            f"the table has no column {', '.join(map(repr, unknown))}; "
-            f"it has {', '.join(schema.columns)}"
+            f"the table has no column {_first_few(map(repr, unknown))}; "
+            f"it has {_first_few(schema.columns)}"
         )
     if not columns or len(set(columns)) < len(columns):
-        raise QueryInvalid(f"columns must name at least one column, each once: {[*columns]}")
+        raise QueryInvalid(
+            f"columns must name at least one column, each once: {_first_few(columns) or 'none'}"
+        )
     return tuple(columns)
+
+
+def _first_few(names: Iterable[str]) -> str:
+    """Return names for a message: the first twenty, and how many there are more."""
+    every = [*names]
+    more = f" and {len(every) - _NAMED_MAX:,} more" if len(every) > _NAMED_MAX else ""
+    return f"{', '.join(each[:_NAME_MAX] for each in every[:_NAMED_MAX])}{more}"
 
 
 def _check_names(schema: Schema, given: Mapping[str, object]) -> None:

@@ -135,14 +135,34 @@ class TestLookUp:
 
     @given(grown_trees(), st.lists(st.tuples(keys, keys), min_size=1, max_size=3))
     def test_leaves_that_overlap_regions_come_once_and_in_order(self, tree, sides):
-        """However many regions a leaf overlaps."""
+        """However many regions a leaf overlaps; each comes with their parts inside it."""
         regions = [region_of(TWO, {"n": Range(*sorted(side))}) for side in sides]
 
         found = list(tree.leaves_overlapping(regions))
 
         assert found == [
-            leaf for leaf in tree.leaves() if any(leaf.region.overlaps(r) for r in regions)
+            (leaf, tuple(inside))
+            for leaf in tree.leaves()
+            if (inside := [b for r in dict.fromkeys(regions) if (b := r.intersection(leaf.region))])
         ]
+
+    def test_many_regions_are_not_compared_with_every_leaf(self, monkeypatch):
+        """Each goes down the tree to the leaves that it is in."""
+        # given a tree of 256 leaves, and a region in each
+        tree = tree_of(*range(1, 256))
+        regions = [Region((Range(n, n + 1),)) for n in range(256)]
+        compared = []
+        intersection = Region.intersection
+        monkeypatch.setattr(
+            Region, "intersection", lambda a, b: compared.append(a) or intersection(a, b)
+        )
+
+        # when the leaves of all are asked for
+        found = list(tree.leaves_overlapping(regions))
+
+        # then a region was compared with two partitions of each level at most
+        assert len(found) == 256
+        assert len(compared) <= 256 * 2 * 9
 
     def test_ancestors_come_nearest_first(self):
         """The root last; it has none itself (PRT-9)."""

@@ -34,6 +34,22 @@ BUGS = (
         tests=(*STATEMENTS, "-k", "client_leaves"),
     ),
     Bug(
+        name="long-questions-in-the-server",
+        breaks="Regions of 16 MiB take gigabytes of the server, and nobody can stop it.",
+        module="interfaces/rest/routes/rows.py",
+        right="int(length) <= _READ_HERE_BYTES",
+        wrong="int(length) <= 1 << 30",
+        tests=(*STATEMENTS, "-k", "long_question_ends"),
+    ),
+    Bug(
+        name="parts-of-a-question-read-several-versions",
+        breaks="A client that sends keys in parts gets rows of several versions.",
+        module="interfaces/remote/remote_table.py",
+        right='                body = {**part, "as_of": number}\n',
+        wrong="                body = {**part}\n",
+        tests=(*REMOTE, "-k", "one_version"),
+    ),
+    Bug(
         name="expired-token-accepted",
         breaks="A token is accepted in the second in which it expires.",
         module="interfaces/rest/tokens.py",

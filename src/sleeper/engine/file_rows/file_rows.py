@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -80,6 +80,10 @@ def choose_rows(
     return chosen
 
 
+_COMPARED_MAX: Final = 64
+"""Up to so many regions are compared with all keys of a row group."""
+
+
 @dataclass(frozen=True, slots=True)
 class _WantedRegions:
     """Disjoint regions, prepared for comparisons with bounds and with keys.
@@ -131,10 +135,23 @@ class _WantedRegions:
         first = keys.column(0)
         low, high = first[0].as_py(), first[len(first) - 1].as_py()
         found = np.zeros(keys.num_rows, dtype=bool)
-        for region in self.regions:
-            side = region.ranges[0]
-            if side.min <= high and (side.max is None or low < side.max):
+        near = [
+            region
+            for region in self.regions
+            if region.ranges[0].min <= high
+            and (region.ranges[0].max is None or low < region.ranges[0].max)
+        ]
+        # To compare each region with all keys takes their product; to bisect needs Python values.
+        values = first.to_pylist() if len(near) > _COMPARED_MAX else None
+        for region in near:
+            if values is None:
                 found |= self._inside(region, keys)
+                continue
+            side = region.ranges[0]
+            start = bisect_left(values, side.min)
+            end = len(values) if side.max is None else bisect_left(values, side.max, lo=start)
+            if start < end:
+                found[start:end] |= self._inside(region, keys.slice(start, end - start))
         return found
 
     def _inside(self, region: Region, keys: pa.RecordBatch) -> Any:

@@ -62,6 +62,13 @@ def server() -> None:
     "--requests", type=click.IntRange(min=1), default=64, show_default=True, help="At once."
 )
 @click.option(
+    "--question-mb",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Longest question (keys, regions) in JSON.",
+)
+@click.option(
     "--upload-mb",
     type=click.IntRange(min=1),
     default=4096,
@@ -95,6 +102,7 @@ def start(
     key: Path | None,
     input_folder: Path | None,
     requests: int,
+    question_mb: int,
     upload_mb: int,
     statement_mb: int,
     time_s: int,
@@ -130,7 +138,10 @@ def start(
         raise BadRequest(f"{str(tokens_file)!r} has no tokens: add one by sleeper server token add")
     listening.check(with_tokens=tokens is not None)
     allowed = limits.RequestLimits(
-        requests=requests, upload_bytes=upload_mb << 20, time_s=float(time_s)
+        requests=requests,
+        body_bytes=question_mb << 20,
+        upload_bytes=upload_mb << 20,
+        time_s=float(time_s),
     )
     app = import_module(f"{rest}.app").make_app(
         opened,

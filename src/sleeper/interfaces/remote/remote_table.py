@@ -18,6 +18,7 @@ from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
 from sleeper.engine.rows import Rows, WholeTable
+from sleeper.engine.scan.regions import disjoint_regions
 from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFailed
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
@@ -49,6 +50,10 @@ from sleeper.tables.table import Table
 # Turns the arguments of `Table.query` into the body of a request, checked as `Table` does.
 
 
+_PART_BYTES: Final = 900 << 10
+"""Keys or regions of one question, as JSON: less than the least that a server may allow."""
+
+
 def question(
     schema: Schema,
     *,
@@ -72,7 +77,7 @@ def question(
     elif asked == "key" and prefix is NOT_GIVEN:
         body["key"] = _key(schema, key)
     elif asked is not None or prefix is not NOT_GIVEN:
-        found = asked_regions(schema, range, regions, key=key, prefix=prefix)
+        found = disjoint_regions(asked_regions(schema, range, regions, key=key, prefix=prefix))
         body["regions"] = json.loads(regions_to_json(schema, found))
     if where is not None:
         body["where"] = text_of(where, "where")
@@ -96,6 +101,32 @@ def _keys(schema: Schema, keys: Any) -> list[list[Any]]:
         [value_to_json(kind, value) for kind, value in zip(kinds, each, strict=True)]
         for each in key_rows(key_batch(keys, schema, to_arrow(schema)))
     ]
+
+
+def parts_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the questions that a long one is sent as: their rows, one after the other, are its.
+
+    Keys are sorted. Regions are sent in parts if the table has one row key, where they are disjoint
+    and sorted; no region of several row keys has all its rows before those of another one.
+    """
+    name = "keys" if "keys" in body else "regions"
+    if any(len(region) > 1 for region in body.get("regions", ())[:1]):
+        return [dict(body)]
+    parts: list[dict[str, Any]] = []
+    size = _PART_BYTES
+    for each in body.get(name, ()):
+        length = len(json.dumps(each, ensure_ascii=False).encode(errors="surrogatepass")) + 1
+        if size + length > _PART_BYTES:
+            parts.append({**body, name: []})
+            size = 0
+        parts[-1][name].append(each)
+        size += length
+    return parts or [dict(body)]
+
+
+def _asked_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a query's body that a count has too."""
+    return {k: v for k, v in body.items() if k in ("key", "keys", "regions", "where")}
 
 
 def version_document(as_of: Any, name: str = "as_of") -> int | str | None:
@@ -288,12 +319,37 @@ class RemoteTable(WholeTable):
         if not ordered:
             body["ordered"] = False
 
+        parts = parts_of(body)
+
         def counter(transaction: int) -> int:
-            whole = {k: v for k, v in asked.items() if k != "as_of"}
-            found = self.count(**whole, as_of=transaction)
+            found = sum(self._count({**_asked_of(part), "as_of": transaction}) for part in parts)
             return found if rows_max is None else min(found, rows_max)
 
-        return answered_rows(self._client, f"{path_of_table(self._name)}/query", body, counter)
+        path = f"{path_of_table(self._name)}/query"
+        rows = answered_rows(self._client, path, parts[0], counter)
+        return rows if len(parts) == 1 else self._joined(rows, path, parts[1:], rows_max, counter)
+
+    def _joined(
+        self,
+        first: Rows,
+        path: str,
+        others: Sequence[Mapping[str, Any]],
+        rows_max: int | None,
+        counter: Callable[[int], int],
+    ) -> Rows:
+        """Return the rows of a question that is sent in parts; all of them read one version."""
+        number = first.transaction
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from first
+            for part in others:
+                body = {**part, "as_of": number}
+                body.pop("max_age", None)
+                with answered_rows(self._client, path, body) as rows:
+                    yield from rows
+
+        rows = Rows(batches(), first.schema, number, counter=lambda: counter(number))
+        return rows if rows_max is None else rows.limited(rows_max)
 
     def head(self, n: int = 5) -> Rows:
         """Return the first rows in key order, `n` of them."""
@@ -303,7 +359,13 @@ class RemoteTable(WholeTable):
 
     def count(self, **asked: Any) -> int:
         """Return the exact number of rows, as `Table.count`."""
-        body = question(self.schema, **asked)
+        parts = parts_of(question(self.schema, **asked))
+        if len(parts) > 1 and "as_of" not in parts[0]:
+            number = self.kept_versions().newest
+            parts = [{**part, "as_of": number} for part in parts]
+        return sum(map(self._count, parts))
+
+    def _count(self, body: Mapping[str, Any]) -> int:
         return int(self._client.send("POST", f"{path_of_table(self._name)}/count", body)["rows"])
 
     def sql(self, statement: str, *, as_of: Any = None) -> Rows:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Values = dict[str, str | int | bool | None]
+
+_MEMBERS_MAX = 10_000
+"""Members of an object or a list. All that are wrong are collected, with a kilobyte for each: two
+million numbers as columns took 2 GB and 10 s."""
+
+_MANY = ("keys", "regions", "splitPoints")
+"""Lists that may be longer, since nothing of them is checked one by one here."""
 
 AnswerFormatField = Annotated[
     Literal["json", "jsonl", "arrow", "parquet", "csv"] | None,
@@ -18,6 +26,26 @@ class Body(BaseModel):
     """The base of all bodies: unknown names and values of another type are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_members(cls, value: Any) -> Any:
+        """Check how many members an object has, and the objects and lists in it.
+
+        Raises:
+            ValueError: there are very many.
+        """
+        if isinstance(value, dict):
+            _check_count(value, "the body")
+            for name, each in value.items():
+                if isinstance(each, dict | list) and name not in _MANY:
+                    _check_count(each, name)
+        return value
+
+
+def _check_count(members: Sized, name: str) -> None:
+    if len(members) > _MEMBERS_MAX:
+        raise ValueError(f"{name:.200} may have {_MEMBERS_MAX:,} members, not {len(members):,}")
 
 
 class NewTable(Body):

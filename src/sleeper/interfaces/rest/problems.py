@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -69,6 +69,9 @@ _CLASS_OF_STATUS: Final[Mapping[int, type[SleeperError]]] = {
 }
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="sleeper"'}
 
+
+_DETAIL_MAX: Final = 10_000
+"""Characters of a message. A request that repeats in it what it was given gets no more."""
 
 UNEXPECTED: Final = "the server failed in a way that it does not know; its log says more"
 """The detail of an answer to a request that failed with an error that nobody expected."""
@@ -140,12 +143,12 @@ def problem_of(error: SleeperError) -> Problem:
             headers = _CHALLENGE
     elif error.retryable:
         headers = {"Retry-After": "1"}
-    name = type(error).__name__
+    name, text = type(error).__name__, str(error)
     code = "table_already_exists" if name == "TableAlreadyExists" else _UPSTREAM_CODES.get(status)
     return Problem(
         status=status,
         error_class=name,
-        detail=str(error),
+        detail=text if len(text) <= _DETAIL_MAX else f"{text[:_DETAIL_MAX]}...",
         retryable=error.retryable,
         code=code or re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(),
         headers=headers,
@@ -192,14 +195,18 @@ async def _sleeper_error(request: Request, error: Exception) -> Response:
 
 
 async def _wrong_request(request: Request, error: Exception) -> Response:
-    """Say which parts of a request are wrong; its values are not repeated."""
     assert isinstance(error, RequestValidationError)
-    found = [
-        f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
-        for each in error.errors()[:10]
-    ]
-    text = f"the request does not have the form that {request.method} of this path takes: "
-    return plain_problem(HTTPStatus.BAD_REQUEST, text + "; ".join(found)).response()
+    return plain_problem(HTTPStatus.BAD_REQUEST, wrong_form(error.errors())).response()
+
+
+def wrong_form(found: Sequence[Any]) -> str:
+    """Say which parts of a request are wrong; its values are not repeated.
+
+    Args:
+        found: What pydantic found: the place and the message of each.
+    """
+    shown = [f"{'.'.join(map(str, each['loc'])):.200}: {each['msg']:.500}" for each in found[:10]]
+    return "the request does not have the form that this path takes: " + "; ".join(shown)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

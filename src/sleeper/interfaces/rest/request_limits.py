@@ -23,6 +23,12 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _UPLOADS: Final = re.compile(r"/sleeper/tables/[^/]+/rows")
+_QUESTIONS: Final = re.compile(r"/sleeper/(?:tables/[^/]+/(?:query|count|sql)|sql)")
+_CHANGE_BYTES: Final = 4 << 20
+"""Bytes of other JSON bodies: 10,000 files of a job, with long names."""
+_FORM_BYTES: Final = 256 << 10
+"""Bytes of a form of a page, whose parsing keeps all other requests waiting."""
+
 _CLOSE: Final = (b"connection", b"close")
 _NEEDS_1_1: Final = (
     "this answer is a stream, which needs HTTP/1.1: by HTTP/1.0 nobody could tell a whole answer "
@@ -38,7 +44,8 @@ class RequestLimits:
 
     Attributes:
         requests: Requests at once; others are refused with the status 503.
-        body_bytes: Bytes of a JSON body.
+        body_bytes: Bytes of a question: the JSON body of `/query`, `/count` and `/sql`. Other JSON
+            may have 4 MiB, and no more than this; forms of pages 256 KiB.
         upload_bytes: Bytes of rows that are uploaded in one request.
         answer_rows: Rows of an answer in one JSON document. Streams have no such limit.
         answer_bytes: Bytes of such an answer.
@@ -53,6 +60,14 @@ class RequestLimits:
     answer_bytes: int = 32 << 20
     time_s: float = 600
     idle_s: float = 30
+
+    def bytes_of(self, path: str) -> int:
+        """Return how many bytes the body of a request may have."""
+        if _UPLOADS.fullmatch(path):
+            return self.upload_bytes
+        if _QUESTIONS.fullmatch(path):
+            return self.body_bytes
+        return min(self.body_bytes, _FORM_BYTES if path.startswith("/page") else _CHANGE_BYTES)
 
 
 class LimitedRequests:
@@ -74,8 +89,7 @@ class LimitedRequests:
             return
         scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         limits = self._limits
-        is_upload = _UPLOADS.fullmatch(scope["path"]) is not None
-        request = _Request(receive, send, limits.upload_bytes if is_upload else limits.body_bytes)
+        request = _Request(receive, send, limits.bytes_of(scope["path"]))
         request.idle_s = limits.idle_s
         request.knows_ends = scope.get("http_version") != "1.0"
         request.has_body = any(

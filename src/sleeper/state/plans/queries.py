@@ -30,8 +30,13 @@ def plan_leaf_queries(state: TableState, regions: Sequence[Region]) -> list[list
     more than one only if the tree was split on a later row key). Leaves without files are left
     out.
     """
-    groups = leaf_groups(state.tree.leaves_overlapping(regions))
-    plans = ([_leaf_query(state, leaf, regions) for leaf in group.leaves] for group in groups)
+    found = [*state.tree.leaves_overlapping(regions)]
+    inside = {leaf.partition_id: asked for leaf, asked in found}
+    groups = leaf_groups(leaf for leaf, _ in found)
+    plans = (
+        [_leaf_query(state, leaf, inside[leaf.partition_id]) for leaf in group.leaves]
+        for group in groups
+    )
     with_files = ([query for query in plan if query.filenames] for plan in plans)
     return [plan for plan in with_files if plan]
 
@@ -106,13 +111,8 @@ def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dic
     return found
 
 
-def _leaf_query(state: TableState, leaf: Partition, regions: Sequence[Region]) -> LeafQuery:
-    asked = (region.intersection(leaf.region) for region in regions)
-    return LeafQuery(
-        leaf.partition_id,
-        tuple(region for region in asked if region is not None),
-        filenames_for(state, leaf),
-    )
+def _leaf_query(state: TableState, leaf: Partition, regions: tuple[Region, ...]) -> LeafQuery:
+    return LeafQuery(leaf.partition_id, regions, filenames_for(state, leaf))
 
 
 def _group_lookups(
@@ -161,11 +161,10 @@ def plan_row_count(state: TableState, regions: Sequence[Region]) -> RowCountPlan
     """Plan a count of the rows inside any of `regions`."""
     known_rows = 0
     by_file: dict[str, list[Region]] = {}
-    for partition in _partitions_overlapping(state, regions):
+    for partition, shared in _partitions_overlapping(state, regions):
         references = state.files.references_on(partition.partition_id)
         if not references:
             continue
-        shared = [each for region in regions if (each := region.intersection(partition.region))]
         whole = partition.region in shared
         for reference in references:
             if whole and not reference.row_count_estimated:
@@ -175,13 +174,19 @@ def plan_row_count(state: TableState, regions: Sequence[Region]) -> RowCountPlan
     return RowCountPlan(known_rows, {name: tuple(each) for name, each in by_file.items()})
 
 
-def _partitions_overlapping(state: TableState, regions: Sequence[Region]) -> Iterator[Partition]:
-    """Yield the leaves that share keys with a region, and all partitions above them, each once."""
+def _partitions_overlapping(
+    state: TableState, regions: Sequence[Region]
+) -> Iterator[tuple[Partition, Sequence[Region]]]:
+    """Yield the leaves that share keys with a region, and all partitions above them, each once.
+
+    Each comes with the parts of the regions that are inside it.
+    """
     seen = set[str]()
-    for leaf in state.tree.leaves_overlapping(regions):
-        yield leaf
+    for leaf, inside in state.tree.leaves_overlapping(regions):
+        yield leaf, inside
         for ancestor in state.tree.ancestors(leaf.partition_id):
             if ancestor.partition_id in seen:
                 break
             seen.add(ancestor.partition_id)
-            yield ancestor
+            shared = (region.intersection(ancestor.region) for region in dict.fromkeys(regions))
+            yield ancestor, [each for each in shared if each is not None]

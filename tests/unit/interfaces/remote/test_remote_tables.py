@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,9 @@ from sleeper.errors import (
     StorageFailed,
     UrlInvalid,
 )
+from sleeper.interfaces.remote import remote_table
 from sleeper.interfaces.rest.app import make_app
+from sleeper.interfaces.rest.request_limits import RequestLimits
 from tests.unit.interfaces.rest.running_server import running_server
 
 SCHEMA = pa.schema(
@@ -482,3 +485,49 @@ def test_rows_are_asked_for_uncompressed(both):
 
     assert both[1].query(limit=1).to_arrow().num_rows == 1
     assert seen[-1]["accept-encoding"] == "identity"
+
+
+MANY = {
+    "keys": {"keys": [f"k{n:07}" for n in range(3_000, 0, -1)]},
+    "regions": {"regions": [{"k": (f"k{n:07}", f"k{n:07}a")} for n in range(0, 3_000, 2)]},
+    "overlapping": {"regions": [{"k": (f"k{n:07}", f"k{n + 3:07}")} for n in range(0, 2_000, 5)]},
+}
+
+
+class TestManyKeys:
+    """A question that is longer than a server takes is sent in parts."""
+
+    @pytest.fixture
+    def one_key(self, monkeypatch):
+        """A table with one row key, itself and by a server that takes no long questions."""
+        monkeypatch.setattr(remote_table, "_PART_BYTES", 7 << 10)
+        schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
+        with sleeper.connect("memory://") as instance:
+            table = instance.create_table("t", schema, row_keys=["k"], split_points=["k0001000"])
+            table.ingest({"k": [f"k{n:07}" for n in range(2_000)], "n": [*range(2_000)]})
+            app = make_app(instance, limits=RequestLimits(body_bytes=8 << 10))
+            with running_server(app) as url, sleeper.connect(url, token="unused") as remote:
+                yield table, remote.table("t")
+
+    def test_rows_and_count_are_the_same(self, one_key):
+        """In the same order, each once; a limit is of all parts together."""
+        for name, more in product(MANY, ({}, {"limit": 333}, {"where": "n % 7 = 0"})):
+            asked = {**MANY[name], **more}
+            local, remote = (table.query(**asked) for table in one_key)
+            asked.pop("limit", None)
+            counted = [table.count(**asked) for table in one_key]
+
+            assert (remote.schema, remote.transaction) == (local.schema, local.transaction)
+            assert remote.to_arrow().equals(local.to_arrow()), (name, more)
+            assert counted[0] == counted[1] > 0
+
+    def test_all_parts_read_one_version(self, one_key):
+        """Rows that are added between two parts are of none."""
+        local, remote = one_key
+        rows = remote.query(**MANY["keys"])
+        local.ingest({"k": ["k0002999"], "n": [0]})
+
+        found = rows.to_arrow()
+
+        assert found.num_rows == 1_999
+        assert remote.query(**MANY["keys"]).to_arrow().num_rows == 2_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ import sleeper
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.request_limits import RequestLimits
+from sleeper.interfaces.rest.statements.process_handle import ProcessHandle
 from sleeper.interfaces.rest.statements.process_pool import StatementProcesses
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -135,6 +137,103 @@ def test_sql_that_takes_too_much_memory_is_refused_and_the_next_is_answered(url,
     assert "--statement-mb" in answer.json()["detail"]
     assert resident() - before < 64 << 20
     assert sql(url, SHORT).json()["rows"] == [{"id": 7}]
+
+
+def in_json(name: str, item: str, count: int, more: str = "") -> bytes:
+    """A body with a list of equal items."""
+    return f'{{"{name}": [{", ".join([item] * count)}]{more}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "words"),
+    [
+        # all differ, so that none is left out: 4 MiB, and gigabytes as regions
+        (
+            "query",
+            b'{"regions": [%s]}'
+            % b", ".join(b'{"id": [%d, %d]}' % (2 * n, 2 * n + 1) for n in range(400_000)),
+            "ask for fewer keys or regions",
+        ),
+        ("count", in_json("keys", "[]", 3_000_000), "ask for fewer keys or regions"),
+        ("query", in_json("columns", "1", 1_000_000), "columns may have 10,000 members"),
+        ("count", b"[" * 100_000, "no JSON"),
+        ("sql", in_json("statement", "1", 30_000), "members"),
+        ("query", b'{"key": 1, "other": "%s"}' % (b"x" * 70_000), "other: Extra inputs"),
+    ],
+    ids=["regions", "keys", "columns", "nested", "statement", "unknown"],
+)
+def test_a_long_question_takes_no_memory_or_time_of_the_server(url, path, content, words):
+    """It is read where statements run, and refused there; other requests are answered meanwhile."""
+    # given a server of some size
+    assert sql(url, SHORT).status_code == 200
+    before, waits = resident(), list[float]()
+
+    # when a long question is asked, and others ask how the server is
+    ask = partial(httpx.post, f"{url}/sleeper/tables/t/{path}", content=content, timeout=240)
+    answers: list[httpx.Response] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(ask(headers={"Content-Type": "application/json"}))
+    )
+    asking.start()
+    while asking.is_alive():
+        began = time.monotonic()
+        httpx.get(f"{url}/sleeper/health", timeout=60)
+        waits.append(time.monotonic() - began)
+        asking.join(0.2)
+
+    # then it is refused in plain words, the server is as large as it was, and nobody waited for it
+    assert answers[0].status_code == 400
+    assert words in answers[0].json()["detail"]
+    assert resident() - before < 128 << 20
+    assert max(waits) < 10
+
+
+def test_a_long_question_ends_when_its_client_leaves(url):
+    """Its process is killed."""
+    content = b", ".join(b'{"id": [%d, %d]}' % (2 * n, 2 * n + 1) for n in range(200_000))
+    body = b'{"regions": [%s]}' % content
+    sql(url, SHORT)
+    assert becomes_true(lambda: SERVED[0]._calls == 0)
+    busy: list[ProcessHandle] = []
+    request = b"POST /sleeper/tables/t/query HTTP/1.1\r\nHost: localhost\r\n"
+    place = (urlsplit(url).hostname, urlsplit(url).port)
+    with closing(socket.create_connection(place)) as opened:
+        opened.sendall(request + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        assert becomes_true(
+            lambda: bool(busy) or busy.extend(w for w in SERVED[0]._workers if not w.is_idle)
+        )
+
+    assert becomes_true(lambda: not busy[0].is_alive)
+
+
+@pytest.mark.parametrize("count", [5, 20_000])
+def test_a_long_question_is_answered_as_a_short_one(url, count):
+    """Keys, regions and statements; in chunks, too, whose length nobody said."""
+    keys, ranges = [*range(count)], [{"id": [n, n + 1]} for n in range(0, count, 2)]
+    tables = f"{url}/sleeper/tables/t"
+    blanks = " " * count * 4
+
+    counted = httpx.post(f"{tables}/count", json={"keys": keys}, timeout=120).json()
+    asked = {"regions": ranges, "columns": ["id"], "format": "jsonl"}
+    content = json.dumps(asked).encode()
+    found = httpx.post(
+        f"{tables}/query",
+        content=iter([content[:100], content[100:]]),
+        headers={"Content-Type": "application/json"},
+        timeout=120,
+    )
+    by_sql = httpx.post(
+        f"{url}/sleeper/sql",
+        content=b'{"statement": "SELECT count(*) AS n FROM t"%s}' % blanks.encode(),
+        headers={"Content-Type": "application/json"},
+        timeout=120,
+    )
+    none = httpx.post(f"{url}/sleeper/tables/none/count", json={"keys": keys}, timeout=120)
+
+    assert counted == {"rows": count}
+    assert [json.loads(line)["id"] for line in found.text.splitlines()] == keys[::2]
+    assert by_sql.json()["rows"] == [{"n": 20_000}]
+    assert (none.status_code, none.json()["class"]) == (404, "TableNotFound")
 
 
 def test_rows_longer_than_a_part_come_whole(url):

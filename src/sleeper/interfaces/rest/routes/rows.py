@@ -2,29 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from functools import partial
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi import Query as UrlQuery
 from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
 
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, rows_answer
-from sleeper.interfaces.rest.authorization import READ, CheckedRoute
+from sleeper.interfaces.rest.authorization import READ, CheckedRoute, check_role
 from sleeper.interfaces.rest.bodies import DiffBody, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements import questions
+from sleeper.interfaces.rest.statements.process_handle import STATEMENT, CallKind
 from sleeper.interfaces.rest.statements.process_pool import statements_of
-from sleeper.interfaces.rest.statements.questions import Call, version_of
+from sleeper.interfaces.rest.statements.questions import Call, QuestionKind, version_of
+from sleeper.interfaces.rest.tokens import Role
+
+_READ_HERE_BYTES: Final = 64 << 10
+"""A question that is longer is read where statements run: what is made of 16 MiB of JSON, such as
+700,000 regions, takes 700 MB and a minute, and nobody could stop it here."""
+
+_KINDS: Final[dict[str, QuestionKind]] = {
+    "query": "query",
+    "count": "count",
+    "table_sql": "table_sql",
+    "instance_sql": "instance_sql",
+}
+
+
+class _QuestionRoute(CheckedRoute):
+    """A route whose questions are read in a process of statements if they are long."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, which looks first how long a question is."""
+        handle, kind = super().get_route_handler(), _KINDS.get(self.name)
+        if kind is None:
+            return handle
+
+        async def answered_by_length(request: Request) -> Response:
+            length = request.headers.get("content-length", "")
+            if length.isdecimal() and int(length) <= _READ_HERE_BYTES:
+                return await handle(request)
+            await check_role(request, Role.READ)
+            try:
+                content = await request.body()
+            except ClientDisconnect:
+                raise HTTPException(HTTPStatus.BAD_REQUEST, "the client left") from None
+            if len(content) <= _READ_HERE_BYTES:
+                return await handle(request)
+            call = partial(
+                questions.large,
+                kind=kind,
+                table=request.path_params.get("table", ""),
+                content=content,
+                accept=request.headers.get("accept"),
+            )
+            return await _answer(request, call, is_bounded=True, kind=_LONG)
+
+        return answered_by_length
+
 
 router = APIRouter(
-    prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
+    prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=_QuestionRoute
 )
-instance_router = APIRouter(prefix="/sleeper", tags=["rows"], route_class=CheckedRoute)
+instance_router = APIRouter(prefix="/sleeper", tags=["rows"], route_class=_QuestionRoute)
 
 _ROWS: Final = {"transaction": 4, "rows": [{"tailnum": "N14228", "dest": "IAH"}]}
 ROWS_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -47,14 +96,14 @@ async def query(table: str, body: Query, request: Request) -> Response:
     """
     accept = request.headers.get("accept")
     call = partial(questions.query, table=table, body=body, accept=accept)
-    return await _answer(request, call, has_sql=body.where is not None)
+    return await _answer(request, call, is_bounded=body.where is not None)
 
 
 @router.post("/count", dependencies=[READ], responses=answers({"rows": 336776}))
 async def count(table: str, body: Question, request: Request) -> Response:
     """Count rows; mostly none is read for it."""
     call = partial(questions.count, table=table, body=body)
-    return await _answer(request, call, has_sql=body.where is not None)
+    return await _answer(request, call, is_bounded=body.where is not None)
 
 
 @router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
@@ -65,7 +114,7 @@ async def table_sql(table: str, body: SqlBody, request: Request) -> Response:
     """
     accept = request.headers.get("accept")
     call = partial(questions.table_sql, table=table, body=body, accept=accept)
-    return await _answer(request, call, has_sql=True)
+    return await _answer(request, call, is_bounded=True)
 
 
 @instance_router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
@@ -74,18 +123,29 @@ async def instance_sql(body: SqlBody, request: Request) -> Response:
 
     With `explain` the answer is a JSON document with its plan.
     """
-    if body.as_of is not None:
-        raise QueryInvalid("as_of is for a statement about one table: /sleeper/tables/TABLE/sql")
     accept = request.headers.get("accept")
     call = partial(questions.instance_sql, body=body, accept=accept)
-    return await _answer(request, call, has_sql=True)
+    return await _answer(request, call, is_bounded=True)
 
 
-async def _answer(request: Request, call: Call, *, has_sql: bool) -> Response:
-    """Answer a question; one with SQL runs where statements run."""
-    statements = statements_of(request) if has_sql else None
+def _lacks(memory_bytes: int) -> QueryInvalid:
+    return QueryInvalid(
+        f"the question needs more than the {memory_bytes >> 20:,} MB of memory that it may use: "
+        "ask for fewer keys or regions at once. Whoever runs the server may allow more "
+        "(--statement-mb)."
+    )
+
+
+_LONG: Final = CallKind(lacks=_lacks)
+
+
+async def _answer(
+    request: Request, call: Call, *, is_bounded: bool, kind: CallKind = STATEMENT
+) -> Response:
+    """Answer a question; one with SQL, and a long one, runs where statements run."""
+    statements = statements_of(request) if is_bounded else None
     if statements is not None:
-        return await statements.answer(call, request.receive)
+        return await statements.answer(call, request.receive, kind)
     answer = await to_thread.run_sync(call, served_instance(request))
     return answer.response()
 

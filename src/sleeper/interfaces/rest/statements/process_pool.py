@@ -99,18 +99,21 @@ class StatementProcesses:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    async def answer(self, call: Call, receive: Receive) -> StreamingResponse:
+    async def answer(
+        self, call: Call, receive: Receive, kind: CallKind = STATEMENT
+    ) -> StreamingResponse:
         """Run a call, and return the answer of HTTP, which passes its bytes on.
 
         Args:
             call: The call.
             receive: Receives from the client; when it leaves, the process is killed.
+            kind: What the call is.
 
         Raises:
             SleeperError: what the call raised, or it needed too much memory.
             HTTPException: the client left.
         """
-        return _StatementResponse(await self._begin(call, receive), self._end)
+        return _StatementResponse(await self._begin(call, receive, kind), self._end)
 
     def write(self, call: Call, receive: Receive, file: IO[bytes]) -> Mapping[str, str]:
         """Do as `written`, in the thread of a route."""

@@ -6,15 +6,18 @@ answer. Its other arguments can be pickled.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import ValidationError
 
 from sleeper.engine.writing.user_file import stream_rows
-from sleeper.errors import QueryInvalid
+from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.interfaces.rest.answers import TRANSACTION, Answer, answer_format, rows_answer
-from sleeper.interfaces.rest.bodies import Query, Question, SqlBody
+from sleeper.interfaces.rest.bodies import Body, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import (
     checked_sql,
     json_text,
@@ -23,11 +26,14 @@ from sleeper.interfaces.rest.json_values import (
     prefix_of,
     region_of,
 )
+from sleeper.interfaces.rest.problems import wrong_form
 from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.model.schema import Schema
 
 Call = Callable[[ServedInstance], Answer]
 """A question whose arguments are given."""
+
+BodyOf = TypeVar("BodyOf", bound=Body)
 
 FileFormat = Literal["csv", "parquet", "arrow", "json"]
 _JSON: Final = "application/json"
@@ -64,11 +70,44 @@ def table_sql(served: ServedInstance, *, table: str, body: SqlBody, accept: str 
 
 def instance_sql(served: ServedInstance, *, body: SqlBody, accept: str | None) -> Answer:
     """Answer a statement about tables of the instance."""
+    if body.as_of is not None:
+        raise QueryInvalid("as_of is for a statement about one table: /sleeper/tables/TABLE/sql")
     statement = checked_sql(body.statement)
     if body.explain:
         return _plan(served.instance.explain_sql(statement))
     form = answer_format(body.format, accept)
     return rows_answer(served.instance.sql(statement), form, served.limits)
+
+
+QuestionKind = Literal["query", "count", "table_sql", "instance_sql"]
+
+
+def large(
+    served: ServedInstance, *, kind: QuestionKind, table: str, content: bytes, accept: str | None
+) -> Answer:
+    """Answer a question whose JSON is read here, for it may take far more memory than it is long.
+
+    Raises:
+        BadRequest: it is no JSON, or does not have the form of this kind of question.
+    """
+    match kind:
+        case "query":
+            return query(served, table=table, body=_read(Query, content), accept=accept)
+        case "count":
+            return count(served, table=table, body=_read(Question, content))
+        case "table_sql":
+            return table_sql(served, table=table, body=_read(SqlBody, content), accept=accept)
+        case "instance_sql":
+            return instance_sql(served, body=_read(SqlBody, content), accept=accept)
+
+
+def _read(kind: type[BodyOf], content: bytes) -> BodyOf:
+    try:
+        return kind.model_validate(json.loads(content))
+    except ValidationError as error:
+        raise BadRequest(wrong_form(error.errors(include_input=False))) from None
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is no JSON: {error}") from None
 
 
 def sql_file(served: ServedInstance, *, statement: str, limit: int, form: FileFormat) -> Answer:
