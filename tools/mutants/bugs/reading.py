@@ -162,9 +162,9 @@ BUGS = (
     Bug(
         name="leaf-not-cut",
         breaks="Each leaf answers from a shared file for all of the leaves.",
-        module="state/plans/queries.py",
-        right="    asked = (region.intersection(leaf.region) for region in regions)\n",
-        wrong="    asked = iter(regions)\n",
+        module="model/partitions.py",
+        right="[each for region in asked if (each := region.intersection(here.region))]",
+        wrong="[region for region in asked if region.overlaps(here.region)]",
         tests=ANY_ORDER,
     ),
     Bug(

@@ -50,6 +50,22 @@ BUGS = (
         tests=(*REMOTE, "-k", "one_version"),
     ),
     Bug(
+        name="waiting-connections-keep-others-out",
+        breaks="Connections without a request shut a server for everybody.",
+        module="interfaces/rest/server.py",
+        right="            self._make_room()\n",
+        wrong="            pass\n",
+        tests=("tests/unit/interfaces/rest/test_request_limits.py", "-k", "keep_nobody_out"),
+    ),
+    Bug(
+        name="two-ends-of-a-body",
+        breaks="A proxy and the server may disagree where a request ends.",
+        module="interfaces/rest/request_limits.py",
+        right='b"transfer-encoding" in names and b"content-length" in names',
+        wrong='b"transfer-encoding" in names and not names',
+        tests=("tests/unit/interfaces/rest/test_request_limits.py", "-k", "double_headers"),
+    ),
+    Bug(
         name="expired-token-accepted",
         breaks="A token is accepted in the second in which it expires.",
         module="interfaces/rest/tokens.py",

@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, Final
 
 from fastapi import HTTPException
@@ -30,6 +31,9 @@ _FORM_BYTES: Final = 256 << 10
 """Bytes of a form of a page, whose parsing keeps all other requests waiting."""
 
 _CLOSE: Final = (b"connection", b"close")
+_TARGET_BYTES: Final = 32 << 10
+_HEADERS_BYTES: Final = 32 << 10
+_HEADERS_MAX: Final = 100
 _NEEDS_1_1: Final = (
     "this answer is a stream, which needs HTTP/1.1: by HTTP/1.0 nobody could tell a whole answer "
     "from one that was broken off. A proxy may have changed the version (nginx: "
@@ -101,6 +105,9 @@ class LimitedRequests:
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 f"the server answers {limits.requests} requests already; try again",
             )
+            return
+        if (refusal := _refused_head(scope)) is not None:
+            await request.refuse(*refusal)
             return
         if (length := _length(scope)) is not None and length > request.bytes_max:
             await request.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, request.too_large())
@@ -210,6 +217,26 @@ class _Request:
         async with asyncio.timeout(self.idle_s):
             await self._send(start)
             await self._send({"type": "http.response.body", "body": answer.body})
+
+
+def _refused_head(scope: Scope) -> tuple[HTTPStatus, str] | None:
+    """Return why a request is refused for its first line or its headers; None if it is not."""
+    if len(scope["path"]) + len(scope.get("query_string", b"")) > _TARGET_BYTES:
+        return HTTPStatus.REQUEST_URI_TOO_LONG, f"an address has {_TARGET_BYTES:,} bytes at most"
+    headers = scope["headers"]
+    if len(headers) > _HEADERS_MAX or sum(map(len, chain(*headers))) > _HEADERS_BYTES:
+        return (
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            f"a request has {_HEADERS_MAX} headers with {_HEADERS_BYTES:,} bytes at most",
+        )
+    names = {name for name, _ in headers}
+    if b"transfer-encoding" in names and b"content-length" in names:
+        # A proxy may take the other one for the body's end, and its rest for a request.
+        return (
+            HTTPStatus.BAD_REQUEST,
+            "a request has the header Content-Length or Transfer-Encoding, not both",
+        )
+    return None
 
 
 def _length(scope: Scope) -> int | None:

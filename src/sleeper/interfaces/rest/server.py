@@ -184,17 +184,40 @@ class _Server(uvicorn.Server):
 
 
 class ImpatientProtocol(H11Protocol):
-    """A connection that is closed if a request's headers, or the taking of an answer, take long."""
+    """A connection that is closed if a request's headers, or the taking of an answer, take long.
+
+    Attributes:
+        waits_since: Since when it waits for a request, by the loop's clock; None if it has one.
+    """
 
     header_s: float = 10
     taking_s: float = 60
+    waits_since: float | None = None
     _waits_for_headers: asyncio.TimerHandle | None = None
     _waits_for_taking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Begin to wait for a request; if there are many connections, close one that waits."""
         super().connection_made(transport)
         self._watch()
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Close a connection without a request: of the peer with most of them, the oldest.
+
+        Whoever opens many keeps nobody else out: who sends a request at once is answered.
+        """
+        waiting: dict[str, list[ImpatientProtocol]] = {}
+        for each in self.connections:
+            if isinstance(each, ImpatientProtocol) and each.waits_since is not None:
+                waiting.setdefault(each.client[0] if each.client else "", []).append(each)
+        if waiting:
+            for crowd in waiting.values():
+                crowd.sort(key=lambda each: each.waits_since or 0)
+            oldest = max(waiting.values(), key=lambda c: (len(c), -(c[0].waits_since or 0)))[0]
+            self.connections.discard(oldest)
+            oldest._end("there are too many connections")  # noqa: SLF001 - of this class
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
@@ -206,6 +229,12 @@ class ImpatientProtocol(H11Protocol):
         """Take the next bytes, and wait for the rest of a request."""
         super().data_received(data)
         self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; uvicorn closes the connection after a while."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.IDLE:
+            self.waits_since = self.loop.time()
 
     def pause_writing(self) -> None:
         """Wait until the client has taken most of what was written."""
@@ -224,12 +253,14 @@ class ImpatientProtocol(H11Protocol):
             self._unwatch()
         elif self._waits_for_headers is None:
             self._waits_for_headers = self.loop.call_later(self.header_s, self._end)
+            self.waits_since = self.loop.time()
 
     def _unwatch(self) -> None:
         if self._waits_for_headers is not None:
             self._waits_for_headers.cancel()
             self._waits_for_headers = None
+        self.waits_since = None
 
-    def _end(self) -> None:
-        _log.info("closing the connection of %s: it is too slow", self.client)
+    def _end(self, why: str = "it is too slow") -> None:
+        _log.info("closing the connection of %s: %s", self.client, why)
         self.transport.abort()

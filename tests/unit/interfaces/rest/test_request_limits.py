@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import httpx
@@ -317,6 +317,54 @@ class TestRequests:
             answer = all_of(opened)
 
         assert int(answer.split(b" ", 2)[1]) in {400, 403}, answer[:300]
+
+    @pytest.mark.parametrize(
+        "begun",
+        [b"", b"GET /sleeper/health HTTP/1.1\r\nHost: localhost\r\nX: ", b"whole"],
+        ids=["silent", "half", "kept alive"],
+    )
+    def test_of_many_idle_connections_keep_nobody_out(self, instance, begun):
+        """However many wait for a request, who sends one at once is answered."""
+        whole = b"GET /sleeper/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with running_server(make_app(instance)) as url, ExitStack() as stack:
+            for _ in range(300):
+                opened = stack.enter_context(connected(url))
+                opened.sendall(whole if begun == b"whole" else begun)
+                if begun == b"whole":
+                    assert b"200 OK" in opened.recv(1 << 16)
+
+            answers = {httpx.get(f"{url}/sleeper/health").status_code for _ in range(5)}
+
+        assert answers == {200}
+
+    @pytest.mark.parametrize(
+        ("head", "status", "words"),
+        [
+            (b"X: " + b"a" * 65_536, 431, b"headers"),
+            (b"\r\n".join(b"X%d: 1" % n for n in range(150)), 431, b"headers"),
+            (b"Transfer-Encoding: chunked\r\nContent-Length: 3", 400, b"not both"),
+            (b"Content-Length: 0\r\nTransfer-Encoding: chunked", 400, b"not both"),
+        ],
+        ids=["long", "many", "both", "both, turned"],
+    )
+    def test_with_large_or_double_headers_are_refused(self, instance, head, status, words):
+        """A problem says why, also where all came at once."""
+        with running_server(make_app(instance)) as url, connected(url) as opened:
+            opened.sendall(
+                b"GET /sleeper/health HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n0\r\n\r\n" % head
+            )
+            answer = all_of(opened)
+
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert words in answer
+        assert answer.count(b"HTTP/1.1") == 1
+
+    def test_with_a_long_address_are_refused(self, instance):
+        """32 KiB of path and query."""
+        with running_server(make_app(instance)) as url:
+            answer = httpx.get(f"{url}/sleeper/tables", params={"x": "a" * 40_000})
+
+        assert answer.status_code == 414
 
 
 @pytest.fixture(scope="module")

@@ -200,7 +200,7 @@ def test_a_long_question_ends_when_its_client_leaves(url):
     with closing(socket.create_connection(place)) as opened:
         opened.sendall(request + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         assert becomes_true(
-            lambda: bool(busy) or busy.extend(w for w in SERVED[0]._workers if not w.is_idle)
+            lambda: bool(busy) or busy.extend(w for w in SERVED[0]._processes if not w.is_idle)
         )
 
     assert becomes_true(lambda: not busy[0].is_alive)
