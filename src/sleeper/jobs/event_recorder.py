@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.settings import TrackerSettings, tracker_settings
 from sleeper.model.known_properties.typed import InstanceProperties
@@ -21,6 +21,24 @@ _log = logging.getLogger(__name__)
 def events_kept(properties: InstanceProperties) -> dict[JobKind, TrackerSettings]:
     """Return how each kind of job is tracked in an instance."""
     return {kind: tracker_settings(properties, kind) for kind in JobKind}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEvents:
+    """What the tracker knows of one message that asks for a job."""
+
+    events: tuple[JobEvent, ...]
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the next attempt at it."""
+        return 1 + max((event.attempt or 0 for event in self.events), default=0)
+
+    @property
+    def table_id(self) -> str | None:
+        """The table that the job was accepted for; None where that is not known."""
+        ids = (event.table_id for event in self.events if event.table_id != UNKNOWN_TABLE)
+        return next(ids, None)
 
 
 class EventRecorder:
@@ -63,16 +81,24 @@ class EventRecorder:
 
     def input_hashes(self, kind: JobKind, table_id: str, job_id: str) -> set[str]:
         """Return the hashes of the inputs that a job was accepted with, as far as is known."""
-        try:
-            events = self._tracker.events_of_job(kind, job_id)
-        except StorageFailed as failure:
-            _log.warning("the tracker cannot be asked about job %s: %s", job_id, failure)
-            return set()
         return {
             event.input_hash
-            for event in events
+            for event in self.known(kind, job_id)
             if event.table_id == table_id and event.input_hash is not None
         }
+
+    def of_message(self, kind: JobKind, job_id: str, message_id: str) -> MessageEvents:
+        """Return what is known of a message that asks for a job."""
+        events = [each for each in self.known(kind, job_id) if each.message_id == message_id]
+        return MessageEvents(tuple(events))
+
+    def known(self, kind: JobKind, job_id: str) -> list[JobEvent]:
+        """Return a job's events; none where the tracker cannot be asked."""
+        try:
+            return self._tracker.events_of_job(kind, job_id)
+        except StorageFailed as failure:
+            _log.warning("the tracker cannot be asked about job %s: %s", job_id, failure)
+            return []
 
 
 def _text(event: JobEvent | TaskEvent) -> str:
@@ -98,6 +124,8 @@ class RunEvents:
         task_id: The worker or driver that runs it.
         input_files: How many paths the job names.
         input_hash: Tells its input from that of another job with its id.
+        message_id: The message that it is an attempt at; None where there is none.
+        attempt: Which attempt at the message it is, from 1; None where nobody counted.
     """
 
     kind: JobKind
@@ -107,15 +135,14 @@ class RunEvents:
     task_id: str
     input_files: int | None = None
     input_hash: str | None = None
+    message_id: str | None = None
+    attempt: int | None = None
 
     def accepted(self, at: datetime, **details: Any) -> JobEvent:
         """The job can be run."""
-        return JobEvent(
-            kind=self.kind,
-            table_id=self.table_id,
-            job_id=self.job_id,
-            type=JobEventType.ACCEPTED,
-            at=at,
+        return self._of_run(
+            JobEventType.ACCEPTED,
+            at,
             input_files=self.input_files,
             input_hash=self.input_hash,
             **details,
@@ -155,5 +182,7 @@ class RunEvents:
             at=at,
             run_id=self.run_id,
             task_id=self.task_id,
+            message_id=self.message_id,
+            attempt=self.attempt,
             **details,
         )

@@ -142,8 +142,7 @@ class JobTables:
         Raises:
             StorageFailed: the storage does not answer.
         """
-        table_id = job.table_id if isinstance(job, IngestJob) else None
-        record = self.find(table_id=table_id, table_name=job.table_name)
+        record = self.find(table_id=job.table_id, table_name=job.table_name)
         before = self.committed(record.table_id, job_id) if record and job_id else None
         missing = [] if before is not None else self.missing(job.paths)
         failures = failures_of(job, table_found=record is not None, missing_paths=missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sleeper.errors import BadRequest, TableNotFound
+from sleeper.errors import TableNotFound
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.job_results import JobResults
 from sleeper.jobs.job_tables import JobTables
@@ -42,14 +42,22 @@ class JobsHandle:
         self.new_id = new_id
         self.url = url
 
-    def send_message(self, queue: QueueName, body: str) -> None:
-        """Send a message."""
-        self.stores.queue(queue).send([NewMessage(body=body)])
+    def send_message(self, queue: QueueName, body: str) -> str:
+        """Send a message, and return its id."""
+        message_id = self.new_id()
+        self.stores.queue(queue).send([NewMessage(body=body, message_id=message_id)])
+        return message_id
 
     def record_accepted(
-        self, kind: JobKind, table_id: str, job_id: str, input_files: int | None
+        self,
+        kind: JobKind,
+        table_id: str,
+        job_id: str,
+        input_files: int | None,
+        *,
+        message_id: str,
     ) -> None:
-        """Record that a job was sent to its queue."""
+        """Record that a job was sent to its queue, by a message of this id."""
         event = JobEvent(
             kind=kind,
             table_id=table_id,
@@ -57,6 +65,7 @@ class JobsHandle:
             type=JobEventType.ACCEPTED,
             at=self.recorder.now(),
             input_files=input_files,
+            message_id=message_id,
         )
         self.recorder.record(event)
 
@@ -70,17 +79,3 @@ class JobsHandle:
         if record is None:
             raise TableNotFound(f"no table {name!r} in {self.url}")
         return record.table_id
-
-
-def queue_name(name: QueueName | str) -> QueueName:
-    """Return a queue by its name.
-
-    Raises:
-        BadRequest: there is none of this name.
-    """
-    try:
-        return QueueName(name)
-    except ValueError:
-        raise BadRequest(
-            f"there is no queue {name!r}; the queues are {', '.join(QueueName)}"
-        ) from None

@@ -1,13 +1,25 @@
-"""Jobs are submitted: checked here, then sent to a queue for a worker to take."""
+"""Jobs are submitted: checked here, then sent to a queue for a worker to take.
+
+A message names its table by id, beside the name that its sender used: a job is for the table that
+it was submitted for, whatever it is called when a worker takes it.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sleeper.errors import JobInvalid, QueryInvalid
-from sleeper.jobs.job_tables import absolute
-from sleeper.jobs.jobs_handle import JobsHandle, queue_name
+from sleeper.jobs.arguments import (
+    Paths,
+    checked_columns,
+    checked_paths,
+    checked_settings,
+    message_text,
+    queue_name,
+    table_text,
+)
+from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.jobs.reports import file_of_query
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
@@ -34,8 +46,6 @@ from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction
 from sleeper.tables.table import Table
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
 
 def submit_ingest(self: JobsHandle, table: str, files: Paths, job_id: str | None = None) -> str:
     """Ask for files to be ingested by a worker, and return the job's id.
@@ -54,12 +64,15 @@ def submit_ingest(self: JobsHandle, table: str, files: Paths, job_id: str | None
     Source: rules ING-9 to ING-11.
     """
     given = given_job_id(job_id) or self.new_id()
-    job = IngestJob(id=given, table_name=table, files=_paths(files))
+    job = IngestJob(id=given, table_name=table_text(table), files=checked_paths(files))
     checked = self.tables.checked(job, ingest_job_failures)
     if checked.failures:
         raise JobInvalid(checked.failures)
-    self.send_message(QueueName.INGEST, write_ingest_job(job))
-    self.record_accepted(JobKind.INGEST, checked.table_id, given, len(job.paths))
+    bound = replace(job, table_id=checked.table_id)
+    message_id = self.send_message(QueueName.INGEST, write_ingest_job(bound))
+    self.record_accepted(
+        JobKind.INGEST, checked.table_id, given, len(job.paths), message_id=message_id
+    )
     return given
 
 
@@ -90,9 +103,9 @@ def submit_bulk_import(
     """
     job = BulkImportJob(
         id=given_job_id(job_id) or self.new_id(),
-        table_name=table,
-        files=_paths(files),
-        spark_conf=spark_conf or {},
+        table_name=table_text(table),
+        files=checked_paths(files),
+        spark_conf=checked_settings(spark_conf, "spark_conf"),
     )
     name = queue_name(queue)
     checked = self.tables.checked(job, bulk_import_job_failures)
@@ -100,8 +113,11 @@ def submit_bulk_import(
     failures = () if is_for_them else (f"{name} is no queue for bulk imports",)
     if checked.failures or failures:
         raise JobInvalid(checked.failures + failures)
-    self.send_message(name, write_bulk_import_job(job))
-    self.record_accepted(JobKind.INGEST, checked.table_id, job.id or "", len(job.paths))
+    bound = replace(job, table_id=checked.table_id)
+    message_id = self.send_message(name, write_bulk_import_job(bound))
+    self.record_accepted(
+        JobKind.INGEST, checked.table_id, job.id or "", len(job.paths), message_id=message_id
+    )
     return job.id or ""
 
 
@@ -119,11 +135,12 @@ def submit_files(self: JobsHandle, table: str, files: Paths) -> None:
 
     Source: rule BAT-1.
     """
-    submission = BatcherSubmission(table_name=table, files=_paths(files))
+    submission = BatcherSubmission(table_name=table_text(table), files=checked_paths(files))
     checked = self.tables.checked(submission, batcher_submission_failures)
     if checked.failures:
         raise JobInvalid(checked.failures)
-    self.send_message(QueueName.BATCHER, write_batcher_submission(submission))
+    bound = replace(submission, table_id=checked.table_id)
+    self.send_message(QueueName.BATCHER, write_batcher_submission(bound))
 
 
 def submitted_files(self: JobsHandle, *, pending: bool = False) -> Iterator[SubmittedFile]:
@@ -165,15 +182,16 @@ def submit_query(
 
     Source: rule QRY-8.
     """
-    table_id = self.table_id(table)
+    table_id = self.table_id(table_text(table))
     schema = self.tables.table(table_id).schema
     asked_by(key=key, keys=NOT_GIVEN, range=range, regions=regions, prefix=prefix)
     wanted = asked_regions(schema, range, regions, key=key, prefix=prefix)
     query = QueryMessage(
         query_id=given_job_id(query_id) or self.new_id(),
         table_name=table,
+        table_id=table_id,
         regions=region_documents(schema, wanted),
-        requested_value_fields=None if columns is None else tuple(columns),
+        requested_value_fields=checked_columns(columns),
     )
     failures = query_failures(query, schema)
     if not failures and given_job_id(query_id) is not None:
@@ -183,8 +201,8 @@ def submit_query(
             failures = list(used.failures)
     if failures:
         raise QueryInvalid("; ".join(failures))
-    self.send_message(QueueName.QUERY, write_query(query))
-    self.record_accepted(JobKind.QUERY, table_id, query.query_id or "", None)
+    message_id = self.send_message(QueueName.QUERY, write_query(query))
+    self.record_accepted(JobKind.QUERY, table_id, query.query_id or "", None, message_id=message_id)
     return query.query_id or ""
 
 
@@ -201,13 +219,18 @@ def submit_export(self: JobsHandle, table: str, export_id: str | None = None) ->
 
     Source: rule EXP-1.
     """
-    job = ExportJob(export_id=given_job_id(export_id) or self.new_id(), table_name=table)
+    job = ExportJob(
+        export_id=given_job_id(export_id) or self.new_id(), table_name=table_text(table)
+    )
     record = self.tables.find(table_id=None, table_name=table)
     failures = export_job_failures(job, table_found=record is not None)
     if failures or record is None:
         raise JobInvalid(tuple(failures))
-    self.send_message(QueueName.EXPORT, write_export_job(job))
-    self.record_accepted(JobKind.EXPORT, record.table_id, job.export_id or "", None)
+    bound = replace(job, table_id=record.table_id)
+    message_id = self.send_message(QueueName.EXPORT, write_export_job(bound))
+    self.record_accepted(
+        JobKind.EXPORT, record.table_id, job.export_id or "", None, message_id=message_id
+    )
     return job.export_id or ""
 
 
@@ -218,12 +241,7 @@ def send(self: JobsHandle, queue: QueueName | str, message: str) -> None:
         BadRequest: there is no such queue, or the message is too large.
         StorageFailed: the queue cannot be reached.
     """
-    self.send_message(queue_name(queue), message)
-
-
-def _paths(files: Paths) -> tuple[str, ...]:
-    given = [files] if isinstance(files, str | os.PathLike) else files
-    return tuple(map(absolute, given))
+    self.send_message(queue_name(queue), message_text(message))
 
 
 def send_commit(

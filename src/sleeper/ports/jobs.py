@@ -104,6 +104,10 @@ class JobQueue(Protocol):
         """
         ...
 
+    def dead_letter(self, message_id: str) -> DeadLetter | None:
+        """Return one dead letter; None without it, and always where a queue cannot look by id."""
+        ...
+
     def redrive(self, message_ids: Sequence[str] | None = None) -> int:
         """Move dead letters back to the queue, as if never received; return how many.
 

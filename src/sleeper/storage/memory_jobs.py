@@ -87,7 +87,8 @@ class MemoryQueue:
             for message in messages:
                 if self._is_new(message.deduplication_id, now):
                     visible = now + timedelta(seconds=message.delay_s)
-                    self._keep(self._new_id(), message.body, message.group, now, now, visible)
+                    message_id = message.message_id or self._new_id()
+                    self._keep(message_id, message.body, message.group, now, now, visible)
 
     def receive(
         self, count_max: int = 1, *, wait_s: float = 0.0, visibility_s: float | None = None
@@ -135,6 +136,11 @@ class MemoryQueue:
         """Return dead letters, oldest first."""
         with self._lock:
             return list(self._dead.values())[: max(0, count_max)]
+
+    def dead_letter(self, message_id: str) -> DeadLetter | None:
+        """Return one dead letter."""
+        with self._lock:
+            return self._dead.get(message_id)
 
     def redrive(self, message_ids: Sequence[str] | None = None) -> int:
         """Make dead letters messages again, behind all others."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import ClassVar, Self
 
+from sleeper.errors import StorageFailed
+from sleeper.jobs.job_tables import JobTables
+from sleeper.model.formats.message_json import table_in_message
 from sleeper.model.jobs.events import UNKNOWN_TABLE
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.state.table_state import JobRecord
+
+_log = logging.getLogger(__name__)
 
 
 class JobDeferred(Exception):
@@ -141,14 +147,34 @@ class Job(ABC):
         """
 
 
-class JobReader(Protocol):
-    """Reads the messages of one kind of job."""
+class JobReader(ABC):
+    """Reads the messages of one kind of job.
 
-    @property
-    def kind(self) -> JobKind:
-        """What the jobs do."""
-        ...
+    Attributes:
+        kind: What the jobs do.
+        is_tracked: Whether the tracker shows them.
 
+    Args:
+        tables: The tables that messages are for.
+    """
+
+    kind: ClassVar[JobKind]
+    is_tracked: ClassVar[bool] = True
+
+    def __init__(self, tables: JobTables) -> None:
+        self._tables = tables
+
+    def table_id_of(self, message: ReceivedMessage) -> str | None:
+        """Return the table that a message is for; None where there is none, or nobody can tell."""
+        table_id, name = table_in_message(message.body)
+        try:
+            record = self._tables.find(table_id=table_id, table_name=name)
+        except StorageFailed as failure:
+            _log.warning("the table of message %s is unknown: %s", message.message_id, failure)
+            return None
+        return None if record is None else record.table_id
+
+    @abstractmethod
     def read(self, message: ReceivedMessage) -> Job:
         """Return the job in a message. One without an id gets the message's.
 
@@ -157,4 +183,3 @@ class JobReader(Protocol):
             JobDeferred: there is no room for it now.
             StorageFailed: the instance cannot be read now.
         """
-        ...

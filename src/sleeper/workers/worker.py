@@ -51,7 +51,7 @@ from sleeper.errors import (
 )
 from sleeper.jobs.event_recorder import EventRecorder, RunEvents
 from sleeper.model.formats.message_json import id_in_message
-from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.model.jobs.redelivery import plan_redelivery, reasons_of
@@ -434,11 +434,14 @@ class QueuedJobs:
         else:
             may_pass = isinstance(failure, MemoryError | OSError)
             is_wrong = not may_pass or message.receives >= source.settings.receives_max
-        if not is_wrong:
-            self._give_back(source, message, failure)
-            return
         job_id = id_in_message(message.body) or message.message_id
-        self._reject(source, message, MessageRejected(job_id, reasons_of(failure)))
+        if is_wrong:
+            self._reject(source, message, MessageRejected(job_id, reasons_of(failure)))
+            return
+        is_final = self._give_back(source, message, failure)
+        if source.reader.is_tracked:
+            why = reasons_of(failure)
+            self._record_unread(source, message, job_id, why, is_final=is_final)
 
     def _reject(
         self, source: WorkQueue, message: ReceivedMessage, rejection: MessageRejected
@@ -447,17 +450,45 @@ class QueuedJobs:
         if rejection.is_dead_letter:
             source.queue.bury(message.receipt, str(rejection))
             return
+        kind, job_id = source.reader.kind, rejection.job_id
+        known = self._recorder.of_message(kind, job_id, message.message_id)
+        has_table = rejection.table_id != UNKNOWN_TABLE
         event = JobEvent(
-            kind=source.reader.kind,
-            table_id=rejection.table_id,
-            job_id=rejection.job_id,
+            kind=kind,
+            table_id=rejection.table_id if has_table else known.table_id or UNKNOWN_TABLE,
+            job_id=job_id,
             type=JobEventType.REJECTED,
             at=self._recorder.now(),
             reasons=rejection.reasons,
             message=message.body,
+            message_id=message.message_id,
+            attempt=known.next_attempt,
         )
         self._recorder.record(event)
         source.queue.delete([message.receipt])
+
+    def _record_unread(
+        self,
+        source: WorkQueue,
+        message: ReceivedMessage,
+        job_id: str,
+        reasons: tuple[str, ...],
+        *,
+        is_final: bool,
+    ) -> None:
+        """Record that the job of a message could not be looked at."""
+        kind = source.reader.kind
+        known = self._recorder.of_message(kind, job_id, message.message_id)
+        failed = RunEvents(
+            kind=kind,
+            table_id=known.table_id or source.reader.table_id_of(message) or UNKNOWN_TABLE,
+            job_id=job_id,
+            run_id=self._new_id(),
+            task_id=self._task_id,
+            message_id=message.message_id,
+            attempt=known.next_attempt,
+        ).failed(self._recorder.now(), reasons, is_final=is_final)
+        self._recorder.record(failed)
 
     def _defer(self, source: WorkQueue, message: ReceivedMessage, deferral: JobDeferred) -> None:
         about = f"{source.reader.kind} message {message.message_id}"
@@ -465,7 +496,7 @@ class QueuedJobs:
         source.queue.release(message.receipt, deferral.delay_s, counted=False)
 
     def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
-        events = _run_events(source.reader.kind, job, self._new_id(), self._task_id)
+        events = self._run_events(source.reader.kind, job, message)
         started = self._recorder.now()
         try:
             outcome = self._outcome(source, message, job, events)
@@ -498,7 +529,9 @@ class QueuedJobs:
             return
         if outcome.is_finished:
             self._record(job, _finished(events, self._recorder.now(), outcome))
-        self._count(started, outcome)
+            self._count(started, outcome)
+        else:
+            self._count(started, self._told_by_driver(events))
         source.queue.delete([message.receipt])
 
     def _outcome(
@@ -523,9 +556,32 @@ class QueuedJobs:
             visibility_s=source.settings.visibility_s,
         ):
             outcome = job.run(run)
-        if job.is_tracked:
-            _log_done(source.reader.kind, job, outcome, self._recorder.now() - now)
+        done = outcome if outcome.is_finished else self._told_by_driver(events)
+        if job.is_tracked and done is not None:
+            _log_done(source.reader.kind, job, done, self._recorder.now() - now)
         return outcome
+
+    def _told_by_driver(self, events: RunEvents) -> JobOutcome | None:
+        """Return what the driver of a run did that has ended; None where none told it yet."""
+        known = self._recorder.known(events.kind, events.job_id)
+        ended = (
+            event
+            for event in known
+            if event.run_id == events.run_id and event.type is JobEventType.FINISHED
+        )
+        return next(
+            (
+                JobOutcome(
+                    rows_read=event.rows_read or 0,
+                    rows_written=event.rows_written or 0,
+                    files=event.files or 0,
+                    transaction=event.transaction,
+                    is_committed=event.is_committed,
+                )
+                for event in ended
+            ),
+            None,
+        )
 
     def _give_back(
         self, source: WorkQueue, message: ReceivedMessage, failure: BaseException
@@ -560,6 +616,23 @@ class QueuedJobs:
                 job.job_id,
                 job.input_files,
             )
+
+    def _run_events(self, kind: JobKind, job: Job, message: ReceivedMessage) -> RunEvents:
+        attempt = None
+        if job.is_tracked:
+            known = self._recorder.of_message(kind, job.job_id, message.message_id)
+            attempt = known.next_attempt
+        return RunEvents(
+            kind=kind,
+            table_id=job.table_id,
+            job_id=job.job_id,
+            run_id=self._new_id(),
+            task_id=self._task_id,
+            input_files=job.input_files,
+            input_hash=job.input_hash,
+            message_id=message.message_id,
+            attempt=attempt,
+        )
 
     def _record(self, job: Job, *events: JobEvent) -> None:
         if job.is_tracked:
@@ -613,18 +686,6 @@ def _extend_until(
             _log.warning("a message's visibility cannot be extended now: %s", failure)
 
 
-def _run_events(kind: JobKind, job: Job, run_id: str, task_id: str) -> RunEvents:
-    return RunEvents(
-        kind=kind,
-        table_id=job.table_id,
-        job_id=job.job_id,
-        run_id=run_id,
-        task_id=task_id,
-        input_files=job.input_files,
-        input_hash=job.input_hash,
-    )
-
-
 def _log_done(kind: JobKind, job: Job, outcome: JobOutcome, took: timedelta) -> None:
     _log.info(
         "%s job %s of table %s took %.1f s: %d rows read, %d written, transaction %s",
@@ -634,7 +695,7 @@ def _log_done(kind: JobKind, job: Job, outcome: JobOutcome, took: timedelta) -> 
         took.total_seconds(),
         outcome.rows_read,
         outcome.rows_written,
-        outcome.transaction or "-",
+        outcome.transaction or ("-" if outcome.is_committed else "of the committer"),
     )
 
 

@@ -53,9 +53,11 @@ class JobQueueContract:
 
     Attributes:
         knows_ages: Whether the queue can tell how old its oldest message is.
+        finds_dead_letters: Whether it can look for a dead letter by its id.
     """
 
     knows_ages = True
+    finds_dead_letters = True
 
     @pytest.fixture
     def queue(self, stores):
@@ -175,6 +177,30 @@ class JobQueueContract:
 
         assert [letter.reason for letter in queue.dead_letters()] == [str(n) for n in range(12)]
         assert [letter.reason for letter in queue.dead_letters(2)] == ["0", "1"]
+
+    def test_a_message_keeps_the_id_that_it_was_sent_with(self, queue):
+        """In each delivery, as a dead letter, and when it is put back."""
+        queue.send([NewMessage(body="a", message_id="chosen"), NewMessage(body="b")])
+        first, second = sorted(receive_all(queue), key=lambda each: each.body)
+        assert first.message_id == "chosen" != second.message_id
+        queue.bury(first.receipt, "bad")
+        assert [each.message_id for each in queue.dead_letters()] == ["chosen"]
+
+        queue.redrive()
+
+        assert receive_one(queue).message_id == "chosen"
+
+    def test_a_dead_letter_is_found_by_its_id(self, queue):
+        """Where the queue can look by id; one that is alive, or unknown, is none."""
+        send(queue, "dead", "alive")
+        received = {message.body: message for message in receive_all(queue)}
+        queue.bury(received["dead"].receipt, "bad")
+
+        found = queue.dead_letter(received["dead"].message_id)
+
+        assert found == (queue.dead_letters()[0] if self.finds_dead_letters else None)
+        assert queue.dead_letter(received["alive"].message_id) is None
+        assert queue.dead_letter("unknown") is None
 
     def test_redriven_messages_are_as_new(self, queue):
         """Ready, never received, and dead no more; those that are not named stay dead."""

@@ -55,6 +55,8 @@ FULL_JOB_EVENT = JobEvent(
     commit_s=0.1 + 0.2,
     is_committed=False,
     is_final=True,
+    message_id="message",
+    attempt=4,
 )
 FULL_TASK_EVENT = task_event(
     is_finished=True, jobs=1, rows_read=2**62, rows_written=3, busy_s=0.1 + 0.2

@@ -46,6 +46,7 @@ class TestSqsQueue(JobQueueTimesContract):
     """A queue in SQS."""
 
     knows_ages = False
+    finds_dead_letters = False
 
     @pytest.fixture
     def wait(self):

@@ -31,6 +31,7 @@ class TestDeliveredMessages(JobQueueTimesContract if SOAK else JobQueueContract)
     """
 
     knows_ages = False
+    finds_dead_letters = False
 
     @pytest.fixture
     def queue(self, stores, aws_endpoint):

@@ -18,7 +18,65 @@ MALFORMED = ("tests/stories/test_malformed_messages.py",)
 RESULTS = ("tests/unit/jobs/test_job_results.py",)
 QUERY_JOBS = ("tests/stories/test_query_jobs.py",)
 
+STATES = ("tests/stories/test_states_of_jobs.py",)
+
 BUGS = (
+    Bug(
+        name="job-by-name-alone",
+        breaks="A job submitted for a table is run for another that has its name now.",
+        module="jobs/submission.py",
+        right="message_id = self.send_message(QueueName.INGEST, write_ingest_job(bound))",
+        wrong="message_id = self.send_message(QueueName.INGEST, write_ingest_job(job))",
+        tests=STATES,
+    ),
+    Bug(
+        name="rejection-of-no-table",
+        breaks="A job whose table was deleted is rejected for no table: it stays ACCEPTED.",
+        module="workers/worker.py",
+        right="rejection.table_id if has_table else known.table_id or UNKNOWN_TABLE",
+        wrong="rejection.table_id",
+        tests=STATES,
+    ),
+    Bug(
+        name="attempts-not-counted",
+        breaks="A message that is delivered again has no newer attempt.",
+        module="jobs/event_recorder.py",
+        right="return 1 + max((event.attempt or 0 for event in self.events), default=0)",
+        wrong="return 1",
+        tests=STATES,
+    ),
+    Bug(
+        name="given-up-by-any-message",
+        breaks="A failed job that is submitted again is over at once.",
+        module="model/jobs/attempts.py",
+        right="    if open_messages(attempts):\n        return False\n",
+        wrong="",
+        tests=STATES,
+    ),
+    Bug(
+        name="dead-letter-untold",
+        breaks="A job whose workers were killed never ends.",
+        module="jobs/reports.py",
+        right="            if letter is not None:\n                ended",
+        wrong="            if letter is not None and letter.receives < 1:\n                ended",
+        tests=STATES,
+    ),
+    Bug(
+        name="unread-untold",
+        breaks="The tracker is silent of a dead letter that could not be looked at.",
+        module="workers/worker.py",
+        right="        if source.reader.is_tracked:\n            why",
+        wrong="        if not source.reader.is_tracked:\n            why",
+        tests=STATES,
+    ),
+    Bug(
+        name="request-of-deleted-table-untold",
+        breaks="A job stays UNCOMMITTED whose table was deleted before the commit.",
+        module="workers/kinds/commit.py",
+        right="                self._record_never(each.request, reasons_of(failure))\n",
+        wrong="",
+        tests=STATES,
+    ),
     Bug(
         name="retry-hidden-by-failure",
         breaks="A job that is run again is shown as failed.",

@@ -31,7 +31,10 @@ kind_option = click.option(
     help="What the jobs do; a bulk import is an ingest.",
 )
 table_option = click.option(
-    "--table", metavar="TABLE", shell_complete=complete_tables, help="Jobs of this table alone."
+    "--table",
+    metavar="TABLE",
+    shell_complete=complete_tables,
+    help="Jobs of this table alone, by its name or id.",
 )
 
 
@@ -75,7 +78,7 @@ def submit(
     with connect(instance) as opened:
         given = opened.jobs.submit_ingest(table, files, job_id)
         if wait:
-            _wait(opened, (given,), JobKind.INGEST, None, as_json=as_json)
+            _wait(opened, (given,), JobKind.INGEST, table, None, as_json=as_json)
         elif as_json:
             print_json({"job_id": given})
         else:
@@ -188,10 +191,11 @@ def show(job_id: str, *, kind: str, table: str | None, instance: str, as_json: b
     """
     with connect(instance) as opened:
         status = opened.jobs.job(job_id, kind=kind, table=table)
+        names = {record.table_id: record.name for record in opened.tables()}
     if as_json:
         print_json(status)
     else:
-        _show(status)
+        _show(status, names.get(status.table_id))
 
 
 @jobs.command()
@@ -244,13 +248,20 @@ def queries(
 @jobs.command()
 @click.argument("job_ids", nargs=-1, required=True, metavar="JOB...")
 @kind_option
+@table_option
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait so long."
 )
 @instance_option
 @json_option
 def wait(
-    job_ids: tuple[str, ...], *, kind: str, timeout_s: float | None, instance: str, as_json: bool
+    job_ids: tuple[str, ...],
+    *,
+    kind: str,
+    table: str | None,
+    timeout_s: float | None,
+    instance: str,
+    as_json: bool,
 ) -> None:
     """Wait until each JOB has ended.
 
@@ -262,13 +273,14 @@ def wait(
         sleeper jobs wait summer --timeout 600
     """
     with connect(instance) as opened:
-        _wait(opened, job_ids, JobKind(kind), timeout_s, as_json=as_json)
+        _wait(opened, job_ids, JobKind(kind), table, timeout_s, as_json=as_json)
 
 
 def _wait(
     opened: Instance,
     job_ids: Sequence[str],
     kind: JobKind,
+    table: str | None,
     timeout_s: float | None,
     *,
     as_json: bool,
@@ -290,7 +302,7 @@ def _wait(
         pause.wait(_POLL_S)
         return True
 
-    statuses = [opened.jobs.wait(job_id, kind=kind, rest=rest) for job_id in job_ids]
+    statuses = [opened.jobs.wait(job_id, kind=kind, table=table, rest=rest) for job_id in job_ids]
     if as_json:
         print_json(statuses)
     else:
@@ -302,12 +314,12 @@ def _wait(
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _show(status: JobStatus) -> None:
+def _show(status: JobStatus, table: str | None) -> None:
     print_facts(
         [
             ("job", status.job_id),
             ("kind", str(status.kind)),
-            ("table", status.table_id),
+            ("table", status.table_id if table is None else f"{table} ({status.table_id})"),
             ("state", str(status.state)),
             ("input files", status.input_files),
             *((("leaf partition", status.partition_id),) if status.partition_id else ()),

@@ -18,12 +18,14 @@ class BatcherSubmission:
     """Files that are to go into a table, in jobs that the batcher makes.
 
     Attributes:
-        table_name: The table.
+        table_name: The table, unless `table_id` names it.
+        table_id: The table; wins over the name. Upstream's clients never send it.
         files: Paths or URLs of Parquet files or folders; None when the message has none.
         others: Unknown keys of the message.
     """
 
     table_name: str | None = None
+    table_id: str | None = None
     files: tuple[str | None, ...] | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
 
@@ -42,6 +44,7 @@ def read_batcher_submission(text: str) -> BatcherSubmission:
     message = MessageFields(text)
     return BatcherSubmission(
         table_name=message.text("tableName"),
+        table_id=message.text("tableId"),
         files=message.texts("files"),
         others=message.others(),
     )
@@ -53,7 +56,11 @@ def write_batcher_submission(submission: BatcherSubmission) -> str:
     >>> write_batcher_submission(BatcherSubmission(table_name="trips", files=("june/",)))
     '{"tableName":"trips","files":["june/"]}'
     """
-    said = {"tableName": submission.table_name, "files": submission.files}
+    said = {
+        "tableName": submission.table_name,
+        "tableId": submission.table_id,
+        "files": submission.files,
+    }
     return write_message(said, submission.others)
 
 
@@ -67,5 +74,7 @@ def batcher_submission_failures(
         table_found: Whether its table exists.
         missing_paths: Those of its files that were looked for and not found.
     """
-    job = IngestJob(table_name=submission.table_name, files=submission.files)
+    job = IngestJob(
+        table_name=submission.table_name, table_id=submission.table_id, files=submission.files
+    )
     return ingest_job_failures(job, table_found=table_found, missing_paths=missing_paths)

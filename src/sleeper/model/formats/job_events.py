@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from datetime import datetime
+from typing import Any
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.kinds import JobKind
@@ -21,7 +22,7 @@ def encode_event(event: JobEvent | TaskEvent) -> str:
 
 def decode_job_event(text: str) -> JobEvent:
     """Return the event of a job that `encode_event` made `text` of."""
-    values = json.loads(text)
+    values = _known(JobEvent, text)
     return JobEvent(
         **{
             **values,
@@ -36,6 +37,11 @@ def decode_job_event(text: str) -> JobEvent:
 
 def decode_task_event(text: str) -> TaskEvent:
     """Return the event of a task that `encode_event` made `text` of."""
-    values = json.loads(text)
+    values = _known(TaskEvent, text)
     kind, at = JobKind(values["kind"]), datetime.fromisoformat(values["at"])
     return TaskEvent(**{**values, "kind": kind, "at": at})
+
+
+def _known(kind: type[JobEvent | TaskEvent], text: str) -> dict[str, Any]:
+    """Return what this version knows of an event: a later version may have written more."""
+    return {name: value for name, value in json.loads(text).items() if name in _NAMES[kind]}

@@ -209,6 +209,19 @@ def id_in_message(text: str) -> str | None:
     return next((each for each in ids if each and each.strip()), None)
 
 
+def table_in_message(text: str) -> tuple[str | None, str | None]:
+    """Return the id and the name that a message gives its table, whatever else is wrong with it.
+
+    >>> table_in_message('{"tableName": "trips", "files": 5}')
+    (None, 'trips')
+    """
+    try:
+        message = MessageFields(text)
+    except JobInvalid:
+        return None, None
+    return message.text("tableId"), message.text("tableName")
+
+
 def folder_name_failures(field: str, name: str) -> list[str]:
     """Return why an id cannot name a folder of results, if it cannot.
 

@@ -61,6 +61,10 @@ class JobEvent(NotebookHtml):
             where it was not measured.
         is_committed: False in a FINISHED event whose commit another process does later.
         is_final: True in a FAILED event after which the job is not tried again by itself.
+        message_id: The message that asked for it: each submission has one of its own, and keeps it
+            however often it is delivered. None for what no message asked for.
+        attempt: Which attempt at this message it belongs to, from 1: what its worker knew of those
+            before. None where nobody counted.
     """
 
     kind: JobKind
@@ -84,6 +88,8 @@ class JobEvent(NotebookHtml):
     commit_s: float | None = None
     is_committed: bool = True
     is_final: bool = False
+    message_id: str | None = None
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

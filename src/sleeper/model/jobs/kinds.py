@@ -344,6 +344,9 @@ KINDS: Final = (
 KIND_NAMES: Final = tuple(each.name for each in KINDS)
 """Their names, as users type them."""
 
+BATCHER: Final = "batcher"
+"""The kind whose messages submit files, which become jobs later."""
+
 COMPACTION: Final = "compaction"
 """The kind that has no queue: what tables have claimed is its queue."""
 
@@ -373,6 +376,19 @@ def kind_of(name: str) -> KindSpec:
             f"there is no kind of jobs {name!r:.100}; there are {', '.join(KIND_NAMES)}"
         )
     return found
+
+
+def queues_of(kind: JobKind) -> tuple[QueueName, ...]:
+    """Return the queues whose messages ask for jobs that trackers show as a kind.
+
+    A submission to the batcher is no job yet.
+    """
+    return tuple(
+        name
+        for each in KINDS
+        if each.tracked_as is kind and each.name != BATCHER
+        for name in each.queue_names
+    )
 
 
 BULK_IMPORT_QUEUES: Final = kind_of("bulk-import").queue_names

@@ -42,6 +42,7 @@ class NewMessage:
         is_sent_again: True if a power cut may take the message, because its sender then sends it
             again: it does so while another message of the same stores is there, and deletes that
             one after this was sent.
+        message_id: What names it in every delivery; None for an id that the queue makes.
     """
 
     body: str
@@ -49,6 +50,7 @@ class NewMessage:
     group: str | None = None
     deduplication_id: str | None = None
     is_sent_again: bool = False
+    message_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

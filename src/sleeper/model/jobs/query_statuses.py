@@ -5,13 +5,19 @@ The same set of events gives the same status, whatever order they come in and ho
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from sleeper.html.values import NotebookHtml
+from sleeper.model.jobs.attempts import (
+    LOST,
+    Attempt,
+    attempts_of,
+    is_given_up,
+    last_failure,
+)
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.statuses import in_order, rate
@@ -93,18 +99,16 @@ def query_status(events: Iterable[JobEvent]) -> QueryStatus:
         ValueError: there is none, or they are of several queries.
     """
     known = in_order(events)
-    runs: dict[str | None, list[JobEvent]] = defaultdict(list)
-    for event in known:
-        runs[event.run_id or event.task_id].append(event)
-    order = list(QueryState)
+    attempts = attempts_of(known)
     furthest = max(
-        runs.values(), key=lambda run: (order.index(_state_of_run(run)), run[-1].at, repr(run[-1]))
+        (each for each in attempts if each.run is not None or not each.is_lost), key=_rank
     )
-    state = _state_of_run(furthest)
-    ends = [event for event in furthest if event.type in _ENDS]
+    state, of_run = _state_of(furthest), furthest.events
+    ends = [event for event in of_run if event.type in _ENDS]
     last = ends[-1] if ends else None
+    why = last_failure(attempts) if state.has_failed else None
     accepted = [event.at for event in known if event.type is JobEventType.ACCEPTED]
-    started = [event.at for event in furthest if event.type is JobEventType.STARTED]
+    started = [event.at for event in of_run if event.type is JobEventType.STARTED]
     return QueryStatus(
         kind=known[0].kind,
         table_id=known[0].table_id,
@@ -116,28 +120,41 @@ def query_status(events: Iterable[JobEvent]) -> QueryStatus:
         updated=known[-1].at,
         rows=last.rows_written if last else None,
         locations=last.locations if last else (),
-        errors=last.reasons if last and state.has_failed else (),
+        errors=_errors(state, why),
         message=next((event.message for event in known if event.message is not None), None),
-        runs=len([key for key in runs if key is not None]),
-        is_given_up=state.has_failed and bool(last and _is_final(last)),
+        runs=len([each for each in attempts if each.run is not None]),
+        is_given_up=state.has_failed and is_given_up(attempts),
     )
 
 
+_FURTHEST = tuple(QueryState)
 _ENDS = (JobEventType.FINISHED, JobEventType.FAILED, JobEventType.REJECTED)
 
 
-def _state_of_run(events: Sequence[JobEvent]) -> QueryState:
-    """Return the state of a run: one that failed after some rows has failed in part."""
+def _errors(state: QueryState, why: JobEvent | None) -> tuple[str, ...]:
+    if why is not None:
+        return why.reasons
+    return LOST if state.has_failed else ()
+
+
+def _rank(attempt: Attempt) -> tuple[int, int, datetime, str]:
+    """Return how far an attempt came: a rejection less far than a query that waits."""
+    state, last = _state_of(attempt), attempt.events[-1]
+    types = {event.type for event in attempt.events}
+    is_rejected = JobEventType.REJECTED in types and JobEventType.FAILED not in types
+    rank = -1 if is_rejected and state.has_failed else _FURTHEST.index(state)
+    return rank, attempt.number, last.at, repr(last)
+
+
+def _state_of(attempt: Attempt) -> QueryState:
+    """Return the state of an attempt: one that failed after some rows has failed in part."""
+    events = attempt.events
     types = {event.type for event in events}
     if JobEventType.FINISHED in types:
         return QueryState.COMPLETED
     failed = [event for event in events if event.type is JobEventType.FAILED]
     if failed:
         return QueryState.PARTIALLY_FAILED if failed[-1].rows_written else QueryState.FAILED
-    if JobEventType.REJECTED in types:
+    if JobEventType.REJECTED in types or attempt.is_lost:
         return QueryState.FAILED
     return QueryState.IN_PROGRESS if JobEventType.STARTED in types else QueryState.QUEUED
-
-
-def _is_final(event: JobEvent) -> bool:
-    return event.is_final or event.type is JobEventType.REJECTED

@@ -6,14 +6,20 @@ gives the same status (rules TRK-1 to TRK-5).
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from sleeper.html.values import NotebookHtml
+from sleeper.model.jobs.attempts import (
+    LOST,
+    Attempt,
+    attempts_of,
+    is_given_up,
+    last_failure,
+)
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
 
@@ -120,7 +126,6 @@ def files_added(commits: Iterable[JobEvent]) -> int:
 T = TypeVar("T")
 
 _ORDER: Final = {kind: at for at, kind in enumerate(JobEventType)}
-_OF_THE_JOB: Final = (JobEventType.CREATED, JobEventType.ACCEPTED, JobEventType.REJECTED)
 _COMMITS: Final = (JobEventType.ADDED_FILES, JobEventType.COMMITTED)
 _ENDS: Final = (JobEventType.FINISHED, JobEventType.FAILED, JobEventType.REJECTED)
 
@@ -192,7 +197,8 @@ class JobStatus(NotebookHtml):
         created: When a compaction job was made (aware, UTC).
         accepted: When it was accepted first, or rejected.
         updated: When the last thing happened to it.
-        is_given_up: True when it failed and is not tried again by itself: its last event says so.
+        is_given_up: True when it failed and is not tried again by itself: each message that asked
+            for it has ended.
         input_files: How many files it reads.
         reasons: Why it was rejected or failed, outermost first (rule TRK-5).
         message: The message as it came, of a job that was rejected.
@@ -265,13 +271,21 @@ def job_status(events: Iterable[JobEvent]) -> JobStatus:
     known = in_order(events)
     first = known[0]
     kind = first.kind
-    runs = sorted(
-        (_run(kind, key, of_run) for key, of_run in _by_run(known).items()),
-        key=lambda run: (rank_in_job(kind, run.state), *_latest(run)),
-        reverse=True,
-    )
-    whole = [event for event in known if event.type in _OF_THE_JOB]
-    states = [run.state for run in runs] or [state_of_run(kind, whole)]
+    attempts = attempts_of(known)
+    runs = [
+        run
+        for run, _ in sorted(
+            ((_run(kind, each), each.number) for each in attempts if each.run is not None),
+            key=lambda found: (rank_in_job(kind, found[0].state), found[1], *_latest(found[0])),
+            reverse=True,
+        )
+    ]
+    states = [run.state for run in runs]
+    states += [
+        state_of_run(kind, each.events)
+        for each in attempts
+        if each.run is None and not each.is_lost
+    ]
     if kind is JobKind.COMPACTION:
         states.append(JobState.CREATED)
     state = furthest(kind, states)
@@ -284,9 +298,9 @@ def job_status(events: Iterable[JobEvent]) -> JobStatus:
         created=_earliest(known, JobEventType.CREATED),
         accepted=_earliest(known, JobEventType.ACCEPTED, JobEventType.REJECTED),
         updated=known[-1].at,
-        is_given_up=state is JobState.FAILED and known[-1].is_final,
+        is_given_up=state is JobState.FAILED and is_given_up(attempts),
         input_files=_last(event.input_files for event in known),
-        reasons=_last(event.reasons or None for event in known if event.type in _why(state)) or (),
+        reasons=_reasons(state, attempts),
         message=_last(event.message for event in known),
         platform=_last(event.platform for event in known),
         partition_id=_last(event.partition_id for event in known),
@@ -309,34 +323,23 @@ def in_order(events: Iterable[JobEvent]) -> list[JobEvent]:
     return known
 
 
-def _why(state: JobState) -> tuple[JobEventType, ...]:
-    """Return the events that say why a job is in its state."""
-    if state is JobState.REJECTED:
-        return (JobEventType.REJECTED,)
-    return (JobEventType.FAILED,) if state is JobState.FAILED else ()
+def _reasons(state: JobState, attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    """Return why a job was rejected or has failed: what the last attempt at it says."""
+    if state not in (JobState.REJECTED, JobState.FAILED):
+        return ()
+    last = last_failure(attempts)
+    return LOST if last is None else last.reasons
 
 
-def _by_run(events: Sequence[JobEvent]) -> Mapping[tuple[str, str], list[JobEvent]]:
-    """Return the events of each run; those of the job as a whole are of none (rule TRK-1)."""
-    runs: dict[tuple[str, str], list[JobEvent]] = defaultdict(list)
-    for event in events:
-        if event.run_id is not None:
-            runs["run", event.run_id].append(event)
-        elif event.task_id is not None:
-            runs["task", event.task_id].append(event)
-        elif event.type not in _OF_THE_JOB:
-            runs["job", ""].append(event)
-    return runs
-
-
-def _run(kind: JobKind, key: tuple[str, str], events: Sequence[JobEvent]) -> JobRun:
+def _run(kind: JobKind, attempt: Attempt) -> JobRun:
+    events, (named, name) = attempt.events, attempt.run or ("job", "")
     commits = [event for event in events if event.type in _COMMITS]
     ends = [event for event in events if event.type in _ENDS]
     files = [event.files for event in events if event.type is JobEventType.FINISHED]
     return JobRun(
-        run_id=key[1] if key[0] == "run" else None,
+        run_id=name if named == "run" else None,
         task_id=_last(event.task_id for event in events),
-        state=state_of_run(kind, events),
+        state=JobState.FAILED if attempt.is_lost else state_of_run(kind, events),
         accepted=_earliest(events, JobEventType.ACCEPTED),
         started=_earliest(events, JobEventType.STARTED),
         finished=ends[-1].at if ends else None,
@@ -345,7 +348,7 @@ def _run(kind: JobKind, key: tuple[str, str], events: Sequence[JobEvent]) -> Job
         rows_written=_last(event.rows_written for event in events),
         files_written=_last(files),
         files_added=files_added(commits) if commits else None,
-        reasons=_last(event.reasons or None for event in ends) or (),
+        reasons=LOST if attempt.is_lost else _last(each.reasons or None for each in ends) or (),
         transaction=_last(event.transaction for event in events),
         is_final=_is_final(events),
     )

@@ -4,8 +4,8 @@
 
 Rule STS-21. A transaction that is too large for a message is stored as an object, and the message
 has its key as `bodyKey`. The JSON of a transaction is that of the log (`state/transaction_json`),
-without its type. `requestId`, `taskId` and `jobRunId` are ours: they identify the request, for its
-answer and for a second delivery, and the run that it ends, for the tracker.
+without its type. `requestId`, `taskId`, `jobId` and `jobRunId` are ours: they identify the request,
+for its answer and for a second delivery, and the run that it ends, for the tracker.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sleeper.model.formats.message_json import MessageFields, write_message
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import Transaction
 from sleeper.state.transaction_json import transaction_from_json, transaction_to_json
+from sleeper.state.transactions.files import AddFiles
 
 BODY_CHARACTERS_MAX: Final = 204_800
 """A transaction whose JSON is at least this long is stored as an object."""
@@ -39,6 +40,8 @@ class CommitRequest:
         body_key: The key of that object.
         request_id: Identifies the request.
         task_id: The task that sent it.
+        job_id: The ingest job whose files it adds; None for other transactions, and in messages of
+            earlier versions.
         run_id: The run of the job that it ends.
     """
 
@@ -48,6 +51,7 @@ class CommitRequest:
     body_key: str | None = None
     request_id: str | None = None
     task_id: str | None = None
+    job_id: str | None = None
     run_id: str | None = None
 
     @property
@@ -73,6 +77,9 @@ def request_commit(
         body=document,
         request_id=request_id,
         task_id=task_id,
+        job_id=transaction.job.job_id
+        if isinstance(transaction, AddFiles) and transaction.job
+        else None,
         run_id=run_id,
     )
 
@@ -97,6 +104,7 @@ def write_commit_request(request: CommitRequest) -> str:
             "bodyKey": request.body_key,
             "requestId": request.request_id,
             "taskId": request.task_id,
+            "jobId": request.job_id,
             "jobRunId": request.run_id,
         }
     )
@@ -110,7 +118,7 @@ def read_commit_request(text: str) -> CommitRequest:
     """
     message = MessageFields(text)
     values = {name: message.text(name) for name in ("tableId", "transactionType", "bodyKey")}
-    ours = {name: message.text(name) for name in ("requestId", "taskId", "jobRunId")}
+    ours = {name: message.text(name) for name in ("requestId", "taskId", "jobId", "jobRunId")}
     body = message.object("transaction")
     failures = [*message.failures]
     failures += [
@@ -129,6 +137,7 @@ def read_commit_request(text: str) -> CommitRequest:
         body_key=values["bodyKey"],
         request_id=ours["requestId"],
         task_id=ours["taskId"],
+        job_id=ours["jobId"],
         run_id=ours["jobRunId"],
     )
 

@@ -20,10 +20,10 @@ from sleeper.model.formats.batcher_submission import (
 )
 from sleeper.model.formats.ingest_job import IngestJob, write_ingest_job
 from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER, JobKind, QueueName
-from sleeper.model.jobs.messages import NewMessage, ReceivedMessage, SubmittedFile
+from sleeper.model.jobs.messages import ReceivedMessage, SubmittedFile
 from sleeper.model.jobs.redelivery import chain_text
 from sleeper.model.known_properties.typed import TableProperties
-from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, JobReader, MessageRejected, RunContext
 
 # ---------------------------------------------------------------- file batches
 #
@@ -217,7 +217,7 @@ class SubmissionWork(Job):
             )
 
 
-class SubmissionReader:
+class SubmissionReader(JobReader):
     """Reads messages of the batcher's queue (rule BAT-1).
 
     Args:
@@ -225,8 +225,10 @@ class SubmissionReader:
     """
 
     kind = JobKind.INGEST
+    is_tracked = False
 
     def __init__(self, instance: Instance) -> None:
+        super().__init__(instance.jobs.tables)
         self._instance = instance
 
     def read(self, message: ReceivedMessage) -> SubmissionWork:
@@ -336,8 +338,10 @@ def _send_unsent(jobs: InstanceJobs) -> list[int]:
     sent = []
     for job in jobs.stores.batcher.unsent():
         message = IngestJob(id=job.job_id, table_id=job.table_id, files=job.paths)
-        jobs.stores.queue(job.queue).send([NewMessage(body=write_ingest_job(message))])
-        jobs.record_accepted(JobKind.INGEST, job.table_id, job.job_id, len(job.paths))
+        message_id = jobs.send_message(job.queue, write_ingest_job(message))
+        jobs.record_accepted(
+            JobKind.INGEST, job.table_id, job.job_id, len(job.paths), message_id=message_id
+        )
         jobs.stores.batcher.note_sent(job.job_id)
         _log.info("sent job %s of %d files to the %s queue", job.job_id, len(job.paths), job.queue)
         sent.append(len(job.paths))

@@ -36,7 +36,7 @@ from sleeper.spark.submit.emr import Emr
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.table_state import JobRecord
-from sleeper.workers.job import Job, JobDeferred, JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobDeferred, JobOutcome, JobReader, MessageRejected, RunContext
 
 # ---------------------------------------------------------------- bulk import place
 #
@@ -178,7 +178,7 @@ class BulkImportWork(Job):
         _log.info("job %s runs on %s as %s", self.job_id, self.platform, submitted.started)
 
 
-class BulkImportReader:
+class BulkImportReader(JobReader):
     """Reads messages of the bulk import queues (rules BLK-1 and BLK-2).
 
     Args:
@@ -189,6 +189,7 @@ class BulkImportReader:
     kind = JobKind.INGEST
 
     def __init__(self, instance: Instance, queue: QueueName) -> None:
+        super().__init__(instance.jobs.tables)
         self._instance = instance
         self._queue = queue
 

@@ -149,8 +149,26 @@ class Committer:
             )
             if plan.delay_s is None or isinstance(failure, TableNotFound):
                 self._queue.bury(each.message.receipt, plan.reason or str(failure))
+                self._record_never(each.request, reasons_of(failure))
             else:
                 self._queue.release(each.message.receipt, plan.delay_s)
+
+    def _record_never(self, request: CommitRequest, reasons: tuple[str, ...]) -> None:
+        """Record that the run of a request is never committed: its table was deleted, mostly."""
+        if request.job_id is None:
+            return
+        event = JobEvent(
+            kind=JobKind.INGEST,
+            table_id=request.table_id,
+            job_id=request.job_id,
+            type=JobEventType.FAILED,
+            at=self._jobs.recorder.now(),
+            run_id=request.run_id,
+            task_id=request.task_id,
+            reasons=reasons,
+            is_final=True,
+        )
+        self._jobs.recorder.record(event)
 
     def _event(self, table_id: str, answer: CommitAnswer, sent: datetime) -> JobEvent | None:
         """Return the event for the tracker: files were added, or the job has failed."""

@@ -10,7 +10,7 @@ from sleeper.model.formats.export_job import export_job_failures, read_export_jo
 from sleeper.model.jobs.events import UNKNOWN_TABLE
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
-from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, JobReader, MessageRejected, RunContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class ExportWork(Job):
         )
 
 
-class ExportReader:
+class ExportReader(JobReader):
     """Reads messages of the export queue (rule EXP-1).
 
     Args:
@@ -62,6 +62,7 @@ class ExportReader:
     kind = JobKind.EXPORT
 
     def __init__(self, instance: Instance) -> None:
+        super().__init__(instance.jobs.tables)
         self._instance = instance
 
     def read(self, message: ReceivedMessage) -> ExportWork:

@@ -14,7 +14,7 @@ from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import JobRecord
-from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, JobReader, MessageRejected, RunContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class IngestWork(Job):
         )
 
 
-class IngestReader:
+class IngestReader(JobReader):
     """Reads messages of the ingest queue (rules ING-9 to ING-11).
 
     Args:
@@ -67,6 +67,7 @@ class IngestReader:
     kind = JobKind.INGEST
 
     def __init__(self, jobs: InstanceJobs) -> None:
+        super().__init__(jobs.tables)
         self._jobs = jobs
 
     def read(self, message: ReceivedMessage) -> IngestWork:

@@ -24,7 +24,7 @@ from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEventType
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.tables.table import Table
-from sleeper.workers.job import Job, JobOutcome, MessageRejected, RunContext
+from sleeper.workers.job import Job, JobOutcome, JobReader, MessageRejected, RunContext
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class QueryWork(Job):
         return next(ends, None)
 
 
-class QueryReader:
+class QueryReader(JobReader):
     """Reads messages of the query queue (rule QRY-8).
 
     Args:
@@ -120,6 +120,7 @@ class QueryReader:
     kind = JobKind.QUERY
 
     def __init__(self, instance: Instance) -> None:
+        super().__init__(instance.jobs.tables)
         self._instance = instance
 
     def read(self, message: ReceivedMessage) -> QueryWork:

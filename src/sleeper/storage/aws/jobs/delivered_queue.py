@@ -122,6 +122,10 @@ class DeliveredQueue:
         """Return the queue's dead letters."""
         return self._queue.dead_letters(count_max)
 
+    def dead_letter(self, message_id: str) -> DeadLetter | None:
+        """Return None: SQS finds no message by its id."""
+        return self._queue.dead_letter(message_id)
+
     def redrive(self, message_ids: Sequence[str] | None = None) -> int:
         """Send dead letters to the queue."""
         return self._queue.redrive(message_ids)

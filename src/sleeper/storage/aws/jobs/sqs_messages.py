@@ -84,6 +84,8 @@ def new_entry(message: NewMessage, new_id: str) -> Entry:
         entry["DelaySeconds"] = whole_seconds(message.delay_s)
     else:
         entry |= _fifo(message.group, message.deduplication_id or new_id)
+    if message.message_id is not None:
+        entry["MessageAttributes"] = _attributes({_ID: message.message_id})
     return entry
 
 

@@ -177,6 +177,10 @@ class SqsQueue:
             self._calls.show(receipts, Side.DEAD)
         return oldest
 
+    def dead_letter(self, message_id: str) -> DeadLetter | None:
+        """Return None: SQS finds no message by its id."""
+        return None
+
     def redrive(self, message_ids: Sequence[str] | None = None) -> int:
         """Send dead letters to the queue, and delete them."""
         return self._take_dead(message_ids, self._send_again)

@@ -43,6 +43,9 @@ _READY_FIFO = """
         AND message_group NOT IN (
             SELECT message_group FROM message WHERE queue = :queue AND visible > :now)
     ORDER BY number LIMIT :count"""
+_LETTERS = """
+    SELECT message_id, body, message_group, reason, receives, sent, buried
+    FROM dead_letter WHERE queue = ?"""
 _BURY = """
     INSERT INTO dead_letter(queue, message_id, body, message_group, sent, reason, receives, buried)
     SELECT queue, message_id, body, message_group, sent, ?, receives, ?
@@ -102,10 +105,11 @@ class SqliteQueue:
                 "INSERT INTO message(queue, message_id, body, message_group, sent, since, visible)"
                 " VALUES(?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (self._name, self._new_id(), each.body, each.group, now, now, now + delay)
+                    (self._name, message_id, each.body, each.group, now, now, now + delay)
                     for each in messages
                     if self._is_new(connection, each.deduplication_id, now)
                     for delay in (_microseconds(each.delay_s),)
+                    for message_id in (each.message_id or self._new_id(),)
                 ],
             )
 
@@ -158,22 +162,17 @@ class SqliteQueue:
         """Return dead letters, oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT message_id, body, message_group, reason, receives, sent, buried"
-                " FROM dead_letter WHERE queue = ? ORDER BY number LIMIT ?",
-                (self._name, max(0, count_max)),
+                f"{_LETTERS} ORDER BY number LIMIT ?", (self._name, max(0, count_max))
             ).fetchall()
-        return [
-            DeadLetter(
-                message_id=message_id,
-                body=body,
-                group=group,
-                reason=reason,
-                receives=receives,
-                sent=as_time(sent),
-                buried=as_time(buried),
-            )
-            for message_id, body, group, reason, receives, sent, buried in rows
-        ]
+        return [_letter(row) for row in rows]
+
+    def dead_letter(self, message_id: str) -> DeadLetter | None:
+        """Return one dead letter."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                f"{_LETTERS} AND message_id = ?", (self._name, message_id)
+            ).fetchone()
+        return None if row is None else _letter(row)
 
     def redrive(self, message_ids: Sequence[str] | None = None) -> int:
         """Make dead letters messages again, behind all others."""
@@ -321,6 +320,19 @@ class SqliteQueue:
         return connection.execute(
             _DELETE_DEAD, {"queue": self._name, "ids": _json_list(ids)}
         ).rowcount
+
+
+def _letter(row: tuple[str, str, str | None, str, int, int, int]) -> DeadLetter:
+    message_id, body, group, reason, receives, sent, buried = row
+    return DeadLetter(
+        message_id=message_id,
+        body=body,
+        group=group,
+        reason=reason,
+        receives=receives,
+        sent=as_time(sent),
+        buried=as_time(buried),
+    )
 
 
 def _number_of(receipt: str) -> int | None:
