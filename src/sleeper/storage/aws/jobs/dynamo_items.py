@@ -17,6 +17,7 @@ from sleeper.errors import StorageFailed
 from sleeper.model.formats.job_events import decode_job_event, decode_task_event, encode_event
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.messages import SubmittedFile
+from sleeper.model.jobs.statuses import rate
 from sleeper.storage.aws.dynamo_tables import Item
 
 NOT_ASSIGNED: Final = "not_assigned_to_job"
@@ -44,6 +45,7 @@ _TIMES = {
     JobEventType.REJECTED: "ValidationTime",
     JobEventType.STARTED: "StartTime",
     JobEventType.ADDED_FILES: "FilesWrittenTime",
+    JobEventType.COMMITTED: "CommitTime",
     JobEventType.FINISHED: "FinishTime",
     JobEventType.FAILED: "FinishTime",
 }
@@ -154,6 +156,11 @@ def task_event_item(event: TaskEvent, expires: datetime) -> Item:
             "RowsWritten": number(event.rows_written),
             "MillisecondsOnJobs": number(int(event.busy_s * 1_000)),
         }
+        rates = {
+            "ReadRate": rate(event.rows_read, event.busy_s),
+            "WriteRate": rate(event.rows_written, event.busy_s),
+        }
+        item |= {name: number(value) for name, value in rates.items() if value is not None}
     return item
 
 

@@ -109,6 +109,10 @@ NEWEST_OF_ALL: Final = "newest-of-all"
 NEWEST_OF_TABLE: Final = "newest-of-table"
 """The index of each Sleeper table's jobs by their newest event."""
 
+BY_VALIDATION: Final = "by-validation"
+"""The index of ingest jobs by whether they were accepted last, or rejected: upstream's report of
+rejected jobs reads it."""
+
 BY_RECEIVED: Final = "by-received"
 """The index of submitted files by the time they were submitted."""
 
@@ -132,6 +136,7 @@ def job_updates(kind: JobKind) -> DynamoTable:
 
 def job_lookup(kind: JobKind) -> DynamoTable:
     """Return the table with an item for each job."""
+    by_validation = (BY_VALIDATION, (("LastValidationResult", "S"),))
     return DynamoTable(
         f"{kind}-job-lookup",
         (("JobId", "S"), ("TableId", "S")),
@@ -139,6 +144,7 @@ def job_lookup(kind: JobKind) -> DynamoTable:
         (
             (NEWEST_OF_ALL, (("Jobs", "S"), ("Newest", "N"))),
             (NEWEST_OF_TABLE, (("TableId", "S"), ("Newest", "N"))),
+            *([by_validation] if kind is JobKind.INGEST else []),
         ),
     )
 
@@ -387,7 +393,19 @@ def _summary(entry: Item | None, events: Sequence[JobEvent], expires: datetime) 
         "ExpiryDate": number(-(-microseconds // 1_000_000)),
         "Expires": number(microseconds),
     }
-    return item | ({"TaskIds": {"SS": sorted(tasks)}} if tasks else {})
+    validated = _validated(events) or (None if entry is None else entry.get("LastValidationResult"))
+    item |= {"TaskIds": {"SS": sorted(tasks)}} if tasks else {}
+    return item | ({"LastValidationResult": validated} if validated else {})
+
+
+def _validated(events: Sequence[JobEvent]) -> Item | None:
+    """Return whether an ingest was accepted last, or rejected; None where nothing says it."""
+    last = None
+    for event in events:
+        is_validation = event.type in (JobEventType.ACCEPTED, JobEventType.REJECTED)
+        if event.kind is JobKind.INGEST and is_validation:
+            last = text(event.type.name)
+    return last
 
 
 def _fits(events: Sequence[JobEvent], wanted: JobFilter) -> bool:
