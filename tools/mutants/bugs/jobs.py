@@ -122,9 +122,9 @@ BUGS = (
     Bug(
         name="given-up-for-ever",
         breaks="A job that was given up, sent again and failed once is shown as over.",
-        module="model/jobs/statuses.py",
-        right="known[-1].is_final",
-        wrong="any(event.is_final for event in known)",
+        module="model/jobs/attempts.py",
+        right="return last is None or last.has_ended",
+        wrong="return any(each.has_ended for each in before)",
         tests=STATUSES,
     ),
     Bug(
@@ -254,9 +254,9 @@ BUGS = (
     Bug(
         name="resent-dead-letter-given-up",
         breaks="A dead letter that is sent again is shown as given up while it waits.",
-        module="model/jobs/statuses.py",
-        right="state is JobState.FAILED and known[-1].is_final,",
-        wrong="state is JobState.FAILED and _is_final(known),",
+        module="model/jobs/attempts.py",
+        right="key=lambda each: (each.events[-1].at, each.has_ended)",
+        wrong="key=lambda each: (each.has_ended, each.events[-1].at)",
         tests=STATUSES,
     ),
     Bug(
