@@ -155,7 +155,7 @@ class TestEveryPair:
 
 def left_in_dynamo(instance, table_id):
     """Return all items of a table in any DynamoDB table of the instance."""
-    tables = state_stores._dynamo_tables(instance._context)
+    tables = state_stores._aws_states(instance._context).tables
     client, prefix = tables._client(), tables._prefix
     names = [n for n in client.list_tables()["TableNames"] if n.startswith(prefix)]
     found = [item for name in names for item in client.scan(TableName=name)["Items"]]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sleeper.model.jobs.messages import QueueSettings
     from sleeper.ports import jobs
     from sleeper.storage.aws.deployment.deployment import Deployment
+    from sleeper.storage.aws.state.aws_states import AwsStates
     from sleeper.storage.memory import MemoryObjects
     from sleeper.storage.objectstore.objects import BucketObjects
 
@@ -186,6 +187,29 @@ class Place:
             begun=begun,
             following=following,
         )
+
+    def aws_states(
+        self, instance_id: str, *, pause: Callable[[int], None], new_id: NewId
+    ) -> AwsStates:
+        """Return the states of tables that are kept in AWS, as a property of each table says.
+
+        Args:
+            instance_id: Its `sleeper.id`.
+            pause: Waits before another attempt, with jitter, given how many there were.
+            new_id: Makes unique ids.
+        """
+        from sleeper.storage.aws.clients import aws_client, resource_prefix
+        from sleeper.storage.aws.dynamo_tables import DynamoTables
+        from sleeper.storage.aws.state.aws_states import AwsStates
+
+        tables = DynamoTables(
+            partial(aws_client, "dynamodb", self.stores.region),
+            resource_prefix(instance_id),
+            pause=pause,
+            new_id=new_id,
+            owner=self.url,
+        )
+        return AwsStates(tables=tables, new_id=new_id, pause=pause)
 
     def begin_index(self) -> IndexBegun:
         """Begin to read a table index in a bucket, before its instance is known; None elsewhere."""

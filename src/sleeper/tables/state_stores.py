@@ -27,8 +27,7 @@ from sleeper.tables.instance_context import InstanceContext
 
 if TYPE_CHECKING:
     from sleeper.state.revision_store import StateRevisions
-    from sleeper.storage.aws import dynamo_tables
-    from sleeper.storage.aws.state import dynamo_log, newest_item
+    from sleeper.storage.aws.state.aws_states import AwsStates
 
 _log = logging.getLogger(__name__)
 _SLOW_ATTEMPTS: Final = 5
@@ -159,30 +158,13 @@ def last_numbers(
         states[_state_id(record.table_id, here)] = record, seen
     found: dict[str, int] = {}
     for class_name, states in by_class.items():
-        many = _numbers_of_many(class_name)
-        if many is None:
+        if class_name not in _ASKED_TOGETHER:
             found |= {each.table_id: _last_number(each, n, context) for each, n in states.values()}
             continue
-        numbers = many(_dynamo_tables(context), {name: seen for name, (_, seen) in states.items()})
+        seen_by_id = {name: seen for name, (_, seen) in states.items()}
+        numbers = _aws_states(context).last_numbers(class_name, seen_by_id)
         found |= {states[state_id][0].table_id: number for state_id, number in numbers.items()}
     return found
-
-
-def _numbers_of_many(
-    class_name: str,
-) -> Callable[[dynamo_tables.DynamoTables, newest_item.Known], dict[str, int]] | None:
-    """Return what asks for the numbers of many tables at once; None where nothing can."""
-    if class_name not in _ASKED_TOGETHER:
-        return None
-    from sleeper.storage.aws.state import newest_item
-
-    match class_name:
-        case "DynamoDBStateStore":
-            return newest_item.numbers_of_items
-        case "S3StateStore":
-            return newest_item.numbers_of_parts
-        case _:
-            return newest_item.numbers_of_logs
 
 
 def _last_number(record: TableRecord, known: int | None, context: InstanceContext) -> int:
@@ -235,15 +217,11 @@ def _log_in_dynamo_alone(place: _Place) -> StateStore:
     return _store_on_log(place, _dynamo_log(place), snapshots, never)
 
 
-def _dynamo_log(place: _Place) -> dynamo_log.DynamoTransactionLog:
-    from sleeper.storage.aws.state import dynamo_log
-
-    return dynamo_log.DynamoTransactionLog(
-        _dynamo_tables(place.context),
+def _dynamo_log(place: _Place) -> TransactionLog:
+    return _aws_states(place.context).log(
         place.state_id,
         place.files,
         now=place.context.storage_time,
-        new_id=place.context.new_id,
         first=1 if place.here is None else place.here.number,
         is_new=place.is_new,
     )
@@ -328,29 +306,13 @@ def _lost(place: _Place, what: str) -> SleeperError:
 
 
 def _items_in_dynamodb(place: _Place) -> StateStore:
-    from sleeper.storage.aws.state import dynamo_revisions
-
-    tables = _dynamo_tables(place.context)
-    kept = dynamo_revisions.DynamoStateRevisions(
-        tables,
-        place.state_id,
-        place.schema,
-        new_id=place.context.new_id,
-        pause=place.context.clock.back_off,
-        is_new=place.is_new,
-    )
-    return _of_revisions(place, kept)
+    states = _aws_states(place.context)
+    return _of_revisions(place, states.items(place.state_id, place.schema, is_new=place.is_new))
 
 
 def _parts_in_s3(place: _Place) -> StateStore:
-    from sleeper.storage.aws.state import s3_revisions
-
-    kept = s3_revisions.S3StateRevisions(
-        _dynamo_tables(place.context),
-        place.state_id,
-        place.files,
-        place.schema,
-        is_new=place.is_new,
+    kept = _aws_states(place.context).parts(
+        place.state_id, place.files, place.schema, is_new=place.is_new
     )
     return _of_revisions(place, kept, slow_attempts=_SLOW_ATTEMPTS)
 
@@ -379,15 +341,9 @@ def _of_revisions(place: _Place, kept: StateRevisions, *, slow_attempts: int = 0
     )
 
 
-def _dynamo_tables(context: InstanceContext) -> dynamo_tables.DynamoTables:
-    from sleeper.storage.aws import clients, dynamo_tables
-
-    return dynamo_tables.DynamoTables(
-        partial(clients.aws_client, "dynamodb", context.place.stores.region),
-        clients.resource_prefix(context.properties.id),
-        pause=context.clock.back_off,
-        new_id=context.new_id,
-        owner=context.url,
+def _aws_states(context: InstanceContext) -> AwsStates:
+    return context.place.aws_states(
+        context.properties.id, pause=context.clock.back_off, new_id=context.new_id
     )
 
 
