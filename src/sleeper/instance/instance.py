@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
 from sleeper.instance.properties import (
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+_now: Final = partial(datetime.now, UTC)
 
 
 def environment_token() -> str | None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from sleeper.errors import BadRequest
 
@@ -259,10 +259,13 @@ TEMPORARY = ".tmp-"
 # pair (which UTF-8 cannot encode).
 _FORBIDDEN = re.compile(r"(?:^|/)(?:\.{0,2}(?:/|\Z)|\.tmp-)|[\0\ud800-\udfff]")
 
+forbidden_in: Final = _FORBIDDEN.search
+"""Finds what a key may not contain; returns None for a valid key."""
+
 
 def is_key(text: str) -> bool:
     """Return whether `text` is a valid key."""
-    return _FORBIDDEN.search(text) is None
+    return forbidden_in(text) is None
 
 
 def check_key(key: str) -> None:
@@ -271,7 +274,7 @@ def check_key(key: str) -> None:
     Raises:
         BadRequest: it is not valid.
     """
-    if _FORBIDDEN.search(key):
+    if forbidden_in(key):
         raise BadRequest(
             f"{key!r} cannot be an object's key. A key is names joined by '/'; none of them may be "
             f"empty, '.', '..', start with {TEMPORARY!r}, contain NUL, or be invalid in UTF-8."

@@ -86,6 +86,47 @@ class TransactionLog(Protocol):
         ...
 
 
+class LogAround:
+    """The base of a `TransactionLog` that adds something to another one, to which it passes calls.
+
+    Args:
+        log: The other one.
+    """
+
+    def __init__(self, log: TransactionLog) -> None:
+        self._log = log
+
+    def append(self, number: int, body: bytes) -> bool:
+        """Append an entry."""
+        return self._log.append(number, body)
+
+    def read(self, number: int) -> bytes | None:
+        """Read an entry."""
+        return self._log.read(number)
+
+    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Read the entries after one."""
+        return self._log.read_after(number)
+
+    def stored_at(self, number: int) -> datetime | None:
+        """Ask when an entry was stored."""
+        return self._log.stored_at(number)
+
+    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
+        """Hold the log's advisory lock."""
+        return self._log.writer_lock(meanwhile)
+
+    def sweep(
+        self, before: datetime, *, delete: bool
+    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
+        """Find what killed writers left."""
+        return self._log.sweep(before, delete=delete)
+
+    def delete(self) -> None:
+        """Delete the entries."""
+        self._log.delete()
+
+
 # ---------------------------------------------------------------- snapshot store
 #
 # The interface for snapshots of a table's state. `state.snapshot` encodes their bodies.

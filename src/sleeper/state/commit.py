@@ -434,6 +434,7 @@ def add_files(
     *,
     store: StateStore,
     guard: SweepGuard,
+    now: datetime,
     discard: Callable[[], None],
 ) -> int | JobRecord:
     """Commit references to new files, and return the transaction's number.
@@ -445,6 +446,7 @@ def add_files(
         job: The job that wrote them; it is committed once.
         store: The table's state.
         guard: Checks that no sweep deletes the files.
+        now: The store's time.
         discard: Deletes the files; called if they are certainly not in the table.
 
     Raises:
@@ -454,10 +456,7 @@ def add_files(
             id to run again.
     """
     try:
-        since = guard.check((reference.filename for reference in references), store.time())
-        schema_id = store.state().schema_id
-        added = tuple(replace(reference, schema_id=schema_id) for reference in references)
-        return store.commit(AddFiles(references=added, job=job, written_since=since)).number
+        return store.commit(_checked(references, job, store.state(), guard, now)).number
     except JobAlreadyCommitted:
         discard()
         done = store.refresh().jobs.find(job.job_id)
@@ -479,22 +478,33 @@ def request_files(
     *,
     store: StateStore,
     guard: SweepGuard,
+    now: datetime,
     send: Callable[[AddFiles], None],
 ) -> None:
     """Have a committer commit references to new files.
 
     Args:
-        references, job, store, guard: As for `add_files`.
+        references, job, store, guard, now: As for `add_files`.
         send: Sends the transaction. Where that fails it may have been sent, so the files stay.
 
     Raises:
         NewFilesTooOld: the files cannot be committed any more.
         StorageFailed: the transaction may or may not have been sent. Run the job again.
     """
-    since = guard.check((reference.filename for reference in references), store.time())
-    schema_id = store.state().schema_id
-    added = tuple(replace(reference, schema_id=schema_id) for reference in references)
-    send(AddFiles(references=added, job=job, written_since=since))
+    send(_checked(references, job, store.state(), guard, now))
+
+
+def _checked(
+    references: Sequence[FileReference],
+    job: CommittedJob,
+    state: TableState,
+    guard: SweepGuard,
+    now: datetime,
+) -> AddFiles:
+    """Return the transaction for new files that no sweep has deleted, with the table's schema."""
+    since = guard.check((reference.filename for reference in references), now)
+    added = tuple(replace(reference, schema_id=state.schema_id) for reference in references)
+    return AddFiles(references=added, job=job, written_since=since)
 
 
 def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,33 +11,29 @@ from sleeper.errors import DataDamaged, TableChanged, VersionNotFound
 from sleeper.model import paths
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
-from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.ports.transaction_log import TransactionLog
+from sleeper.ports.objects import Objects
+from sleeper.ports.transaction_log import LogAround, TransactionLog
 from sleeper.state.table_state import TableState, Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class MovedLog:
+class MovedLog(LogAround):
     """A `TransactionLog` whose first entry is the move of a table's state.
 
     Whoever reads on from an earlier entry, as a stream of Spark may, must not take the missing
     entries for the end of the log.
 
-    Attributes:
+    Args:
         log: The log.
         here: The move, whose number the first entry has.
     """
 
-    log: TransactionLog
-    here: StateMove
-
-    def append(self, number: int, body: bytes) -> bool:
-        """Append an entry."""
-        return self.log.append(number, body)
+    def __init__(self, log: TransactionLog, here: StateMove) -> None:
+        super().__init__(log)
+        self._here = here
 
     def read(self, number: int) -> bytes | None:
         """Read an entry; None if it is from before the move."""
-        return self.log.read(number) if number >= self.here.number else None
+        return self._log.read(number) if number >= self._here.number else None
 
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Read the entries after one.
@@ -46,27 +41,13 @@ class MovedLog:
         Raises:
             VersionNotFound: some of them are from before the move.
         """
-        if number < self.here.number - 1:
-            raise version_left_behind(number + 1, self.here)
-        return self.log.read_after(number)
+        if number < self._here.number - 1:
+            raise version_left_behind(number + 1, self._here)
+        return self._log.read_after(number)
 
     def stored_at(self, number: int) -> datetime | None:
         """Ask when an entry was stored; unknown if it is from before the move."""
-        return self.log.stored_at(number) if number >= self.here.number else None
-
-    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
-        """Hold the log's advisory lock (see the port)."""
-        return self.log.writer_lock(meanwhile)
-
-    def sweep(
-        self, before: datetime, *, delete: bool
-    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
-        """Find what killed writers left (see the port)."""
-        return self.log.sweep(before, delete=delete)
-
-    def delete(self) -> None:
-        """Delete the entries."""
-        self.log.delete()
+        return self._log.stored_at(number) if number >= self._here.number else None
 
 
 def version_left_behind(number: int, here: StateMove) -> VersionNotFound:

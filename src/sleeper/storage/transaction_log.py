@@ -27,7 +27,7 @@ from sleeper.errors import (
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import check_instance_id
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.ports.transaction_log import TransactionLog
+from sleeper.ports.transaction_log import LogAround, TransactionLog
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class _Entry:
     confirmed: bool = False
 
 
-class CheckedTransactionLog:
+class CheckedTransactionLog(LogAround):
     """A `TransactionLog` that reads entries back, and reports one that was replaced.
 
     A server that checks before it writes, and not atomically, may let two writers create one
@@ -177,8 +177,10 @@ class CheckedTransactionLog:
         checks: What is checked.
     """
 
+    _log: ObjectTransactionLog
+
     def __init__(self, log: ObjectTransactionLog, checks: CommitChecks) -> None:
-        self._log = log
+        super().__init__(log)
         self._checks = checks
         self._last: _Entry | None = None
 
@@ -198,10 +200,6 @@ class CheckedTransactionLog:
         self._compare(self._last)
         return True
 
-    def read(self, number: int) -> bytes | None:
-        """Read an entry."""
-        return self._log.read(number)
-
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Read entries until there is none; first read the last known one again, once.
 
@@ -213,23 +211,6 @@ class CheckedTransactionLog:
         for found, body in self._log.read_after(number):
             self._remember(_Entry(found, _digest(body)))
             yield found, body
-
-    def stored_at(self, number: int) -> datetime | None:
-        """Ask when an entry was stored."""
-        return self._log.stored_at(number)
-
-    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
-        """Hold the log's advisory lock among writers of this machine (see the port)."""
-        return self._log.writer_lock(meanwhile)
-
-    def sweep(
-        self, before: datetime, *, delete: bool
-    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
-        """Find nothing: an entry is one object."""
-        return self._log.sweep(before, delete=delete)
-
-    def delete(self) -> None:
-        """Do nothing: entries are deleted with the table's folder."""
 
     def _remember(self, entry: _Entry) -> None:
         if self._last is None or self._last.number < entry.number:
@@ -352,7 +333,7 @@ class _SeenEntry:
     seen_s: float
 
 
-class FollowedLog:
+class FollowedLog(LogAround):
     """A `TransactionLog` that raises an error if the last entry it has seen is not there.
 
     Safe for many threads: each compares the last entry that any of them has seen.
@@ -363,7 +344,7 @@ class FollowedLog:
     """
 
     def __init__(self, log: TransactionLog, following: Following) -> None:
-        self._log = log
+        super().__init__(log)
         self._following = following
         self._last: _SeenEntry | None = None
 
@@ -387,10 +368,6 @@ class FollowedLog:
         self._remember(number, body)
         return True
 
-    def read(self, number: int) -> bytes | None:
-        """Read an entry."""
-        return self._log.read(number)
-
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Read entries until there is none, and compare the last one that was seen before.
 
@@ -409,24 +386,6 @@ class FollowedLog:
         for found, body in chain([next_entry], entries):
             self._remember(found, body)
             yield found, body
-
-    def stored_at(self, number: int) -> datetime | None:
-        """Ask when an entry was stored."""
-        return self._log.stored_at(number)
-
-    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
-        """Hold the log's advisory lock among writers of this machine (see the port)."""
-        return self._log.writer_lock(meanwhile)
-
-    def sweep(
-        self, before: datetime, *, delete: bool
-    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
-        """Find what killed writers left (see the port)."""
-        return self._log.sweep(before, delete=delete)
-
-    def delete(self) -> None:
-        """Delete the entries."""
-        self._log.delete()
 
     def _begin_check(self, number: int) -> Callable[[], None]:
         """Begin to compare entry `number`, or a later one that was seen; return what waits for it.

@@ -337,9 +337,10 @@ def _commit(
     started: datetime,
     guard: SweepGuard,
 ) -> BulkImportResult:
+    now = table.store.time()
     job = CommittedJob(
         job_id=request.job_id or table.context.new_id(),
-        keep_until=table.store.time() + table.job_id_kept(),
+        keep_until=now + table.job_id_kept(),
         rows_read=imported.rows_read,
         rows_written=imported.rows_written,
     )
@@ -348,7 +349,12 @@ def _commit(
     is_sent = is_needed and request.send_commit is not None
     if is_needed and request.send_commit is not None:
         request_files(
-            imported.references, job, store=table.store, guard=guard, send=request.send_commit
+            imported.references,
+            job,
+            store=table.store,
+            guard=guard,
+            now=now,
+            send=request.send_commit,
         )
     elif is_needed:
         number = add_files(
@@ -356,6 +362,7 @@ def _commit(
             job,
             store=table.store,
             guard=guard,
+            now=now,
             discard=partial(_delete_files, imported.references, table.files, request.set_aside),
         )
     if isinstance(number, JobRecord):

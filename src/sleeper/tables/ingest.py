@@ -29,7 +29,6 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.ports.ids import given_job_id
 from sleeper.state.commit import SweepGuard, add_files, request_files
-from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import CommittedJob, JobRecord, TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable
@@ -118,8 +117,7 @@ def ingest(
         job_id=given_id or table.context.new_id(),
     )
     if result.files or given_id is not None:
-        keep_until = store.time() + table.job_id_kept()
-        result = _commit(result, store, leaf_files, intake, guard, keep_until, send_commit)
+        result = _commit(result, table, leaf_files, intake, guard, send_commit)
     result = replace(result, took_s=(clock.now() - started).total_seconds())
     table.undo_commit_if_deleted()
     return result
@@ -162,11 +160,10 @@ def _write(
 
 def _commit(
     result: IngestResult,
-    store: StateStore,
+    table: OpenTable,
     leaf_files: LeafFiles,
     intake: ValidatedInput,
     guard: SweepGuard,
-    keep_until: datetime,
     send_commit: Callable[[AddFiles], None] | None,
 ) -> IngestResult:
     """Commit the written files, or ask for it; delete them if the commit certainly failed."""
@@ -175,16 +172,17 @@ def _commit(
         intake.abandon()
         _delete(leaf_files)
 
+    store, now = table.store, table.store.time()
     job = CommittedJob(
         job_id=result.job_id,
-        keep_until=keep_until,
+        keep_until=now + table.job_id_kept(),
         rows_read=result.rows_read,
         rows_written=result.rows_written,
     )
     if send_commit is not None:
-        request_files(result.files, job, store=store, guard=guard, send=send_commit)
+        request_files(result.files, job, store=store, guard=guard, now=now, send=send_commit)
         return replace(result, is_committed=False)
-    added = add_files(result.files, job, store=store, guard=guard, discard=discard)
+    added = add_files(result.files, job, store=store, guard=guard, now=now, discard=discard)
     if isinstance(added, JobRecord):
         return _done_before(result.job_id, added)
     return replace(result, transaction=added)

@@ -195,9 +195,10 @@ def commit_written(
     given_id = given_job_id(job_id)
     if not references and given_id is None:
         return
+    now = table.store.time()
     job = CommittedJob(
         job_id=given_id or table.new_id(),
-        keep_until=table.store.time() + table.job_id_kept,
+        keep_until=now + table.job_id_kept,
         rows_read=sum(each.rows_read for each in written),
         rows_written=sum(each.rows_written for each in written),
     )
@@ -208,6 +209,7 @@ def commit_written(
         job,
         store=table.store,
         guard=guard,
+        now=now,
         discard=lambda: _delete(files, references),
     )
     table.undo_commit_if_deleted()

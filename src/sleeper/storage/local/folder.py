@@ -31,6 +31,7 @@ from sleeper.ports.objects import (
     check_prefix,
     check_ranges,
     folder_prefix,
+    forbidden_in,
     is_key,
 )
 from sleeper.storage.local.failures import (
@@ -204,7 +205,8 @@ class FolderObjects:
 
     def url(self, key: str) -> str:
         """Return the file's absolute path; the file need not exist."""
-        check_key(key)
+        if forbidden_in(key):  # asked here at each call, so without another one
+            check_key(key)
         return f"{self.root}/{self.prefix}{key}"
 
     def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
