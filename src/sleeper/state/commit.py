@@ -1,8 +1,22 @@
-"""The commit loop: appends an entry to a log, based on all entries before it.
+"""Commits: how an entry gets into a log, transactions into a table, and new files with their job.
 
-Every commit uses it, for transactions of a table and for the table index. Each attempt reads the
-new entries of the log, builds a body, and creates the next entry only if its number is still
-free. A writer that loses the race for a number tries again, based on the newer entries.
+Words:
+
+- An entry is a numbered object of a log; a number is taken once, by whoever creates it first.
+- A transaction is one change of a table; an entry holds one or more of them.
+- The state is what all entries up to a number make of a table. `replay` makes it newer.
+- A sweep deletes files that no entry names; its guard refuses files that it may have deleted.
+
+Steps of an ingest, a bulk import or a compaction whose files are written:
+
+1. `add_files` or `replace_files` asks the guard whether all files are still there
+2. the state store calls `commit_group` with the transaction, and those of others that wait
+3. `append_entry` takes the log's lock, as far as it has one, and reads the entries of others
+4. each transaction is applied to that state; a refused one is left out, with its reason
+5. the entry with the others is created if its number is free; if it is not, back to 3
+6. a lost reply is cleared up by reading; files of a commit that certainly failed are deleted
+
+The table index commits by `append_entry` as well, with changes of its own.
 """
 
 from __future__ import annotations
@@ -368,12 +382,12 @@ def _apply_each(
     return state, tuple(accepted), tuple(refusals)
 
 
-# ---------------------------------------------------------------- added files
+# ---------------------------------------------------------------- new files
 #
 # Commits new files of a job to a table, once, and discards them if the commit fails.
 #
-# Every commit of new files uses this module, because it checks that no sweep of orphans has deleted
-# the files, or can delete them before the commit.
+# Every commit of new files is made here, because here is checked that no sweep of orphans has
+# deleted the files, or can delete them before the commit.
 
 
 # A sweep deletes files older than the orphan age. The difference to these shares of it is time for

@@ -1,5 +1,9 @@
 """Compaction: merges data files, leaf by leaf, so that queries read fewer.
 
+Words: a plan says for each leaf which files are merged, and why; a job is one merge, of files of
+one leaf into one; a claim gives a job its files until a lease ends; a round is all jobs of a plan;
+a watch follows a run of a worker, and ends it.
+
 1. claims whose lease has ended are released (`claims`), and references of split partitions are
    moved down to the leaves (`push_down`)
 2. the files of each leaf are planned as jobs; nobody else may compact the files of a job whose

@@ -1,10 +1,15 @@
 """Ingest: adds rows to a table in one commit, in bounded memory.
 
-    1. a job that was committed before is answered from the state; no input is read
-    2. the input is opened, and its columns are compared with the schema
-    3. rows are checked and sorted, cut at leaf boundaries, and written to data files
-    4. all files become visible in one transaction, which contains the job's id, so a job that runs
-       twice changes nothing the second time; if it is refused, the files are deleted
+Words: the source is what the caller gave, as batches; the intake reads it and checks each batch; a
+group is a run of sorted rows for one or more leaves; a reference says that a leaf has rows of a
+file; the guard refuses files that a sweep of orphans may have deleted.
+
+1. a job that was committed before is answered from the state; no input is read
+2. the input is opened, and its columns are compared with the schema
+3. rows are checked and sorted, cut at leaf boundaries, and written to data files
+4. all files become visible in one transaction, which contains the job's id, so a job that runs
+   twice changes nothing the second time; if it is refused, the files are deleted
+5. if the table was deleted meanwhile, the commit is undone
 
 Rules ING-1, ING-2, ING-5, ING-6 and ING-8.
 """
