@@ -267,15 +267,9 @@ class Place:
                 region=self.stores.region,
             )
             return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
-        check = None
+        path, check = self._jobs_file if known is None else None, self._jobs_check
         if known is not None:
-            path = Path("/", known.removeprefix("sqlite://").lstrip("/"))
-        elif (own := self._jobs_file) is not None:
-            path, check = own, self._jobs_check
-        else:
-            from sleeper.storage.memory_jobs import MemoryJobStores
-
-            return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
+            path, check = Path("/", known.removeprefix("sqlite://").lstrip("/")), None
         from sleeper.storage.local.jobs.database import Owner
         from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 

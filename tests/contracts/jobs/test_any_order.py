@@ -16,8 +16,8 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, TaskEve
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import NewMessage, QueueSettings, SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
-from sleeper.storage.memory_jobs import MemoryJobStores
 from tests.contracts.jobs.clock import Clock, numbered
+from tests.contracts.jobs.dictionaries import MemoryJobStores
 from tests.soak import tries
 
 EXAMPLES = tries(30, soak=3_000)

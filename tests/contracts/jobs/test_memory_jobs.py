@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.storage.memory_jobs import MemoryJobStores
+from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from tests.contracts.jobs.batcher_store_contract import BatcherStoreContract
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.job_queue_contract import (
@@ -22,13 +22,15 @@ def clock():
 
 @pytest.fixture
 def stores(clock):
-    stores = MemoryJobStores(SETTINGS, now=clock.now, sleep=clock.sleep, new_id=numbered("id-"))
+    stores = SqliteJobStores(
+        None, SETTINGS, now=clock.now, sleep=clock.sleep, new_id=numbered("id-")
+    )
     yield stores
     stores.close()
 
 
 class TestMemoryQueue(JobQueueTimesContract, QueueClockContract):
-    """A queue in dictionaries."""
+    """A queue in SQLite, in memory."""
 
     @pytest.fixture
     def wait(self, clock):
@@ -36,7 +38,7 @@ class TestMemoryQueue(JobQueueTimesContract, QueueClockContract):
 
 
 class TestMemoryTracker(JobTrackerContract):
-    """A tracker in a dictionary."""
+    """A tracker in SQLite, in memory."""
 
     @pytest.fixture
     def tracker(self, stores):
@@ -44,7 +46,7 @@ class TestMemoryTracker(JobTrackerContract):
 
 
 class TestMemoryBatcherStore(BatcherStoreContract):
-    """The batcher's files in dictionaries."""
+    """The batcher's files in SQLite, in memory."""
 
     @pytest.fixture
     def batcher(self, stores):

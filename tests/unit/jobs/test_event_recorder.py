@@ -10,7 +10,7 @@ from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.storage.memory_jobs import MemoryTracker
+from tests.contracts.jobs.dictionaries import MemoryTracker
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import SubmittedFile
-from sleeper.storage.memory_jobs import MemoryBatcherStore
+from sleeper.storage.local.jobs.job_stores import SqliteJobStores
+from tests.contracts.jobs.clock import Clock, numbered
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 FILE = SubmittedFile(
@@ -20,9 +21,17 @@ FILE = SubmittedFile(
 AGAIN = replace(FILE, size_bytes=6, received=NOON + timedelta(hours=1))
 
 
+def batcher():
+    """An empty one, in memory."""
+    clock = Clock()
+    return SqliteJobStores(
+        None, {}, now=clock.now, sleep=clock.sleep, new_id=numbered("id-")
+    ).batcher
+
+
 def test_a_pending_file_that_is_submitted_again_is_replaced():
     """One in a job is another file from then on (BAT-2)."""
-    store = MemoryBatcherStore()
+    store = batcher()
     store.save([FILE])
     store.save([AGAIN])
 
@@ -37,7 +46,7 @@ def test_a_pending_file_that_is_submitted_again_is_replaced():
 
 def test_one_batcher_gets_each_file():
     """Another, which saw it too, does not; nor does one that saw what it was before (BAT-3)."""
-    store = MemoryBatcherStore()
+    store = batcher()
     store.save([FILE])
     seen = store.pending()
     store.save([AGAIN])

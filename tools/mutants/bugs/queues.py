@@ -79,14 +79,6 @@ BUGS = (
         tests=SQLITE,
     ),
     Bug(
-        name="group-not-blocked-in-memory",
-        breaks="In memory, a later message of a group is delivered beside an earlier one.",
-        module="storage/memory_jobs.py",
-        right="{each.group for each in self._held.values() if each.visible > now}",
-        wrong="{each.group for each in ready if each.visible > now}",
-        tests=ANY_ORDER,
-    ),
-    Bug(
         name="transactions-begin-as-readers",
         breaks="Two processes that write at once fail, or both get one message.",
         module=_DATABASE,

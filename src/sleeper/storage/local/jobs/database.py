@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import Final
 
 from sleeper.errors import (
@@ -497,6 +497,43 @@ class JobDatabase:
 
     def _failure(self, error: sqlite3.Error) -> Exception:
         return job_file_failure(error, self.path, self._patience_s)
+
+
+class MemoryJobDatabase(JobDatabase):
+    """The same in the memory of this process: one connection, which threads use in turn.
+
+    Args:
+        sleep: Waits for so many seconds.
+    """
+
+    def __init__(self, *, sleep: Callable[[float], None]) -> None:
+        super().__init__(Path(":memory:"), sleep=sleep)
+        self._turn = RLock()
+        self._only: sqlite3.Connection | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Yield the connection, while no other thread has it."""
+        with self._turn:
+            if self._only is None:
+                self._only = sqlite3.connect(
+                    ":memory:", isolation_level=None, check_same_thread=False
+                )
+                self._prepare(self._only)
+            try:
+                yield self._only
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+
+    def close(self) -> None:
+        """Forget all that was kept."""
+        with self._turn:
+            if self._only is not None:
+                self._only.close()
+                self._only = None
+
+    def _turn_on_wal(self, connection: sqlite3.Connection) -> None:
+        """Do nothing: there is no journal in a file."""
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

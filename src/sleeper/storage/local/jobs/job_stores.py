@@ -1,4 +1,4 @@
-"""Everything that jobs need, in one SQLite file."""
+"""Everything that jobs need, in one SQLite file, or in memory by the same statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.ports.ids import NewId
 from sleeper.storage.local.jobs.batcher_store import SqliteBatcherStore
-from sleeper.storage.local.jobs.database import PATIENCE_S, JobDatabase, Owner
+from sleeper.storage.local.jobs.database import (
+    PATIENCE_S,
+    JobDatabase,
+    MemoryJobDatabase,
+    Owner,
+)
 from sleeper.storage.local.jobs.job_queue import SqliteQueue
 from sleeper.storage.local.jobs.job_tracker import SqliteTracker
 
@@ -23,7 +28,7 @@ class SqliteJobStores:
     """Queues, tracker and batcher store of one instance. The file is made at the first use.
 
     Args:
-        path: The file, on a local disk.
+        path: The file, on a local disk; None for memory, which `close` frees.
         settings: How queues deliver; one that is missing has the default settings.
         now: The clock (aware, UTC).
         sleep: Waits for so many seconds.
@@ -35,7 +40,7 @@ class SqliteJobStores:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         settings: Mapping[QueueName, QueueSettings],
         *,
         now: Callable[[], datetime],
@@ -45,8 +50,12 @@ class SqliteJobStores:
         owner: Owner | None = None,
         check_instance: Callable[[], None] | None = None,
     ) -> None:
-        self._database = JobDatabase(
-            path, sleep=sleep, patience_s=patience_s, owner=owner, check_instance=check_instance
+        self._database = (
+            MemoryJobDatabase(sleep=sleep)
+            if path is None
+            else JobDatabase(
+                path, sleep=sleep, patience_s=patience_s, owner=owner, check_instance=check_instance
+            )
         )
         self._tracker = SqliteTracker(self._database)
         self._batcher = SqliteBatcherStore(self._database)

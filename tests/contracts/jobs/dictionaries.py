@@ -1,4 +1,4 @@
-"""Everything that jobs need, in the memory of one process."""
+"""Everything that jobs need, in dictionaries: what the adapters are compared with in any order."""
 
 from __future__ import annotations
 
