@@ -40,9 +40,9 @@ from speed_tables import performance_page
 from sleeper.interfaces.cli.main import cli
 from sleeper.interfaces.cli.upstream_names import scripts_table
 from sleeper.interfaces.spark_source import OPTIONS
+from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES, TABLE_PROPERTIES
+from sleeper.model.known_properties.given import OPEN_FAMILIES
 from sleeper.model.known_properties.kinds import Property
-from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, TABLE_PROPERTIES
-from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 
 GENERATED = "<!-- Generated: run `make docs`. -->\n\n"
 HELP_WIDTH = 90

@@ -9,7 +9,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sleeper import spark
 from sleeper.errors import (
     AlreadyExists,
     BadRequest,
@@ -24,6 +23,7 @@ from sleeper.errors import (
 )
 
 if TYPE_CHECKING:  # see __getattr__
+    from sleeper import spark
     from sleeper.engine.rows import Rows
     from sleeper.instance.instance import Instance, create_instance
     from sleeper.interfaces.connection import connect
@@ -79,6 +79,8 @@ _LOADED_AT_FIRST_USE = {
 
 def __getattr__(name: str) -> Any:
     """Return a public name, whose module is loaded when it is first used."""
+    if name == "spark":
+        return import_module("sleeper.spark")
     if name not in _LOADED_AT_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_LOADED_AT_FIRST_USE[name]), name)

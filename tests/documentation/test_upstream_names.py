@@ -11,8 +11,8 @@ import pytest
 
 from sleeper.interfaces.cli.main import cli
 from sleeper.interfaces.cli.upstream_names import OTHER_WAYS, SCRIPTS
-from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, TABLE_PROPERTIES
-from sleeper.model.known_properties.upstream import OPEN_FAMILIES
+from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES, TABLE_PROPERTIES
+from sleeper.model.known_properties.given import OPEN_FAMILIES
 from tests.unit.interfaces.command_line import sleeper as command
 
 ROOT = Path(__file__).parents[2]

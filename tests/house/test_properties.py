@@ -9,14 +9,10 @@ from functools import cached_property
 
 import pytest
 
+from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES, TABLE_PROPERTIES
+from sleeper.model.known_properties.given import OPEN_FAMILIES
 from sleeper.model.known_properties.kinds import JAVA_ITERATOR, TEXT, Property
-from sleeper.model.known_properties.typed import (
-    INSTANCE_PROPERTIES,
-    TABLE_PROPERTIES,
-    InstanceProperties,
-    TableProperties,
-)
-from sleeper.model.known_properties.upstream import OPEN_FAMILIES
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from tests.house.sources import PACKAGE, Source, check_none, package, read
 
 FOLDER = f"{PACKAGE}/model/known_properties"

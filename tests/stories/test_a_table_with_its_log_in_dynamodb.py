@@ -10,8 +10,8 @@ import pytest
 
 import sleeper
 from sleeper.errors import ObjectNotFound, PropertiesInvalid, TableNotFound
-from sleeper.model.known_properties.typed import SCHEMA as SCHEMA_PROPERTY
 from sleeper.model.ranges import whole_region
+from sleeper.model.tables import SCHEMA as SCHEMA_PROPERTY
 from sleeper.spark.data_source.reader import StreamRequest
 from sleeper.spark.data_source.stream_reader import open_stream_reader
 from sleeper.storage.aws.state import dynamo_log

@@ -92,7 +92,7 @@ def test_importing_the_package_loads_nothing_but_its_errors():
     loaded = modules_loaded("import sleeper")
 
     ours = {name for name in loaded if name.partition(".")[0] == "sleeper"}
-    assert ours == {"sleeper", "sleeper.errors", "sleeper.spark.views"}
+    assert ours == {"sleeper", "sleeper.errors"}
     assert foreign_packages(loaded) == set()
 
 
@@ -103,11 +103,17 @@ def test_the_first_look_up_in_a_folder_loads_no_writer_and_no_query_engine(folde
     unwanted = below(
         *("sleeper.engine.writing", "sleeper.engine.inputs", "sleeper.engine.scan"),
         *("sleeper.engine.processing", "sleeper.jobs", "sleeper.workers"),
-        *("sleeper.spark.submit", "sleeper.storage.aws", "sleeper.storage.local.jobs"),
+        *("sleeper.spark", "sleeper.storage.aws", "sleeper.storage.local.jobs"),
+        *("sleeper.storage.objectstore", "sleeper.model.jobs"),
     )
     assert [name for name in sorted(loaded) if name.startswith(unwanted)] == []
     assert "sleeper.storage.memory" not in loaded
-    assert len([name for name in loaded if name.startswith("sleeper")]) <= 140
+    properties = "sleeper.model.known_properties."
+    read = {"given", "instance", "kinds", "state_store", "table", "typed"}
+    assert {name for name in loaded if name.startswith(properties)} == {
+        properties + n for n in read
+    }
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 104
     assert foreign_packages(loaded) <= {"pyarrow", "numpy", "cloudpickle", "xxhash"}
     assert {"http", "xml", "email", "sqlite3", "tempfile", "pyarrow.parquet"} & loaded == set()
 
@@ -125,6 +131,17 @@ assert table.query(range={{"key": ("b", None)}}).count() == 1
     assert [name for name in sorted(loaded) if name.startswith(unwanted)] == []
     assert len([name for name in loaded if name.startswith("sleeper")]) <= 160
     assert {"polars", "boto3", "obstore", "rich", "click"} & loaded == set()
+
+
+def test_a_compaction_on_one_machine_loads_nothing_of_spark(folder):
+    """Without `spark=` the modules that run jobs on a cluster are not loaded."""
+    loaded = modules_loaded(f"""
+import sleeper
+table = sleeper.connect({folder!r}).table("t")
+assert table.compact().jobs == ()
+""")
+
+    assert [name for name in sorted(loaded) if name.startswith("sleeper.spark.")] == []
 
 
 @pytest.mark.usefixtures("s3_credentials")
@@ -153,9 +170,8 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
 """)
 
     assert {name for name in loaded if name.startswith("sleeper.")} == {
-        *("sleeper.errors", "sleeper.spark.views"),
+        "sleeper.errors",
         *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.stderr"),
-        "sleeper.interfaces.cli.stderr",
     }
     assert foreign_packages(loaded) == {"click"}
     assert "importlib.metadata" not in loaded

@@ -36,12 +36,6 @@ from sleeper.model.formats.properties_file import (
     write_properties,
 )
 from sleeper.model.known_properties.given import PropertyValue, property_texts
-from sleeper.model.known_properties.typed import (
-    KNOWN_INSTANCE_PROPERTIES,
-    check_editable,
-    instance_property_warnings,
-    validate_instance_properties,
-)
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.commit import CommitWording, NextEntry, append_entry
@@ -51,6 +45,7 @@ from sleeper.storage.transaction_log import CommitChecks, ObjectTransactionLog, 
 _ATTEMPTS: Final = 20
 _JOBS_URL: Final = "sleeper.jobs.url"
 _SUFFIX: Final = ".properties"
+_ALWAYS_SET: Final = frozenset(("sleeper.id", FORMAT_PROPERTY, VERSION_PROPERTY))
 _WORDING: Final = CommitWording(
     entry="version",
     when_contended="Set the properties again.",
@@ -139,7 +134,9 @@ class StoredProperties:
             self._copy(values)
         if values != before:
             self._log_change(before, values)
-        for warning in instance_property_warnings(texts):
+        from sleeper.model.known_properties import catalogue
+
+        for warning in catalogue.instance_property_warnings(texts):
             _log.warning("%s", warning)
         return values
 
@@ -268,8 +265,10 @@ def _new_values(
             {VERSION_PROPERTY: f"{VERSION_PROPERTY} cannot be set: Sleeper counts changes itself."}
         )
     values = {**fixed, **set_now}
-    validate_instance_properties(values, given=set_now)
-    for warning in instance_property_warnings(set_now):
+    from sleeper.model.known_properties import catalogue
+
+    catalogue.validate_instance_properties(values, given=set_now)
+    for warning in catalogue.instance_property_warnings(set_now):
         _log.warning("%s", warning)
     return values
 
@@ -277,10 +276,15 @@ def _new_values(
 def log_mistakes(values: Mapping[str, str], url: str) -> None:
     """Log each misspelt name and wrong value in the properties of an instance that is opened.
 
-    The instance opens anyway. A wrong value raises an error when it is used.
+    The instance opens anyway. A wrong value raises an error when it is used, and those that every
+    instance has are used at once.
     """
+    if values.keys() <= _ALWAYS_SET:
+        return
+    from sleeper.model.known_properties import catalogue
+
     try:
-        validate_instance_properties(values, given=values)
+        catalogue.validate_instance_properties(values, given=values)
     except PropertiesInvalid as error:
         for failure in error.failures.values():
             _log.warning("instance.properties of %s: %s", url, failure)
@@ -288,11 +292,15 @@ def log_mistakes(values: Mapping[str, str], url: str) -> None:
 
 def _changed(before: Mapping[str, str], texts: Mapping[str, str | None]) -> dict[str, str]:
     after = {name: value for name, value in {**before, **texts}.items() if value is not None}
-    check_editable(before, after)
+    from sleeper.model.known_properties import catalogue
+
+    catalogue.check_editable(before, after)
     set_now = {name: texts[name] for name in texts if name in after or name not in before}
-    validate_instance_properties(after, given=set_now)
+    catalogue.validate_instance_properties(after, given=set_now)
     return after
 
 
 def _encoded(values: Mapping[str, str]) -> bytes:
-    return write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
+    from sleeper.model.known_properties import catalogue
+
+    return write_properties(values, catalogue.KNOWN_INSTANCE_PROPERTIES).encode()

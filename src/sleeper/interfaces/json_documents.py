@@ -10,7 +10,7 @@ from typing import Any
 
 from sleeper import errors
 from sleeper.errors import SleeperError
-from sleeper.model.known_properties.typed import SCHEMA
+from sleeper.model.tables import SCHEMA
 from sleeper.tables.report import FilesReport
 from sleeper.tables.table import Table
 

@@ -22,8 +22,6 @@ from urllib.parse import unquote, urlsplit
 from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed, UrlInvalid
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import is_of_instance
-from sleeper.model.known_properties.deployment import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
-from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.object_stores import (
     Bucket,
     ObjectStoreSettings,
@@ -42,6 +40,7 @@ from sleeper.storage.transaction_log import CommitChecks, Following
 if TYPE_CHECKING:
     from sleeper.model.jobs.kinds import QueueName
     from sleeper.model.jobs.messages import QueueSettings
+    from sleeper.model.known_properties.given import PropertyValue
     from sleeper.ports import jobs
     from sleeper.storage.aws.deployment.deployment import Deployment
     from sleeper.storage.aws.state.aws_states import AwsStates
@@ -424,6 +423,8 @@ class BucketPlace(Place):
 
     def check_properties(self, values: Mapping[str, str]) -> None:
         """Refuse the bucket that holds the properties of an instance in AWS."""
+        from sleeper.model.known_properties.deployment import CONFIG_BUCKET
+
         if self.url == f"s3://{values.get(CONFIG_BUCKET)}":
             raise UrlInvalid(
                 f"{self.url} is the bucket of properties of an instance in AWS: open "
@@ -470,6 +471,8 @@ class AwsPlace(Place):
 
     def fixed_properties(self, given: Mapping[str, PropertyValue | None]) -> dict[str, str]:
         """Name all resources."""
+        from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
+
         taken = {name: value for name, value in given.items() if value is not None}
         failures = {
             each.name: f"{each.name} cannot be set: Sleeper names the resources of {self.url}."

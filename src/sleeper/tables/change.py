@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sleeper.errors import CommitContended, TableChanged, TableNotFound
-from sleeper.model.known_properties.given import PropertyValue, property_texts
-from sleeper.model.known_properties.typed import (
-    SCHEMA,
-    TableProperties,
+from sleeper.model.known_properties.catalogue import (
     check_editable,
     table_property_warnings,
     validate_table_properties,
 )
+from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import StateMove, TableRecord, checked_table_name
+from sleeper.model.tables import SCHEMA, StateMove, TableRecord, checked_table_name
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.moves import StatePlace
 

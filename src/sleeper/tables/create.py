@@ -17,18 +17,24 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import schema_of
 from sleeper.errors import PropertiesInvalid, TableAlreadyExists
 from sleeper.model.formats.split_points_file import read_split_points
-from sleeper.model.known_properties.given import PropertyValue, property_texts
-from sleeper.model.known_properties.table import DefinitionProperties
-from sleeper.model.known_properties.typed import (
-    SCHEMA,
-    InstanceProperties,
-    TableProperties,
+from sleeper.model.known_properties.catalogue import (
     table_property_warnings,
     validate_table_properties,
 )
+from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.known_properties.table import DefinitionProperties
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Schema
-from sleeper.model.tables import ID, NAME, STATE_MOVE, STATE_STORE, TableRecord, checked_table_name
+from sleeper.model.tables import (
+    ID,
+    NAME,
+    SCHEMA,
+    STATE_MOVE,
+    STATE_STORE,
+    TableRecord,
+    checked_table_name,
+)
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore

@@ -16,9 +16,9 @@ from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.read_leaves import open_table_reader
 from sleeper.engine.rows import Rows
 from sleeper.errors import SleeperError
-from sleeper.model.known_properties.typed import SCHEMA, TableProperties
+from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import StateMove, TableRecord
+from sleeper.model.tables import SCHEMA, StateMove, TableRecord
 from sleeper.state.table_index import OwnChanges
 from sleeper.state.table_state import TableState
 from sleeper.tables.instance_context import InstanceContext

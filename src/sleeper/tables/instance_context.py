@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import InputStore, Objects
 from sleeper.state.table_index import NotedTableIndex, OwnChanges
 from sleeper.storage.places import IndexBegun, Place
 from sleeper.storage.storage_clock import StorageClock
@@ -53,7 +54,6 @@ class InstanceContext:
         index: The table index.
         commit_checks: The checks when a log entry of a table is committed.
         storage_time: The clock of the storage, which all writers share (aware, UTC).
-        inputs: Reads input files by URL.
         opened: Says whether the instance is still at its place.
     """
 
@@ -72,7 +72,6 @@ class InstanceContext:
         self.clock = process.clock
         self.new_id = process.new_id
         self.host = process.host
-        self.inputs = place.inputs()
         self.environment = process.environment
         self.allow_functions = process.allow_functions
         self.temp_folder = process.temp_folder
@@ -93,6 +92,11 @@ class InstanceContext:
             following=self._following_index(),
         )
         self.index = NotedTableIndex(index, OwnChanges(place.url))
+
+    @cached_property
+    def inputs(self) -> InputStore:
+        """Reads input files by URL."""
+        return self.place.inputs()
 
     @property
     def url(self) -> str:

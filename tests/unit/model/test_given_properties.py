@@ -7,13 +7,13 @@ import json
 import pytest
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.model.known_properties.given import property_texts
-from sleeper.model.known_properties.typed import (
+from sleeper.model.known_properties.catalogue import (
     instance_property_warnings,
     table_property_warnings,
     validate_instance_properties,
     validate_table_properties,
 )
+from sleeper.model.known_properties.given import property_texts
 from sleeper.model.schema import Field, Primitive, Schema
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.STRING)], values=[Field("n", Primitive.LONG)])

@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.model.known_properties.kinds import BYTE_SIZE, LIST
-from sleeper.model.known_properties.typed import (
+from sleeper.model.known_properties.catalogue import (
     INSTANCE_PROPERTIES,
     KNOWN_INSTANCE_PROPERTIES,
     TABLE_PROPERTIES,
-    InstanceProperties,
-    TableProperties,
     check_editable,
     unknown_instance_properties,
     unknown_table_properties,
     validate_instance_properties,
     validate_table_properties,
 )
+from sleeper.model.known_properties.kinds import BYTE_SIZE, LIST
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.processing import AgeOff
 from sleeper.model.schema import Field, Primitive, Schema
 

@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from sleeper.engine.read_leaves import open_table_reader
-from sleeper.model.known_properties.typed import SCHEMA, InstanceProperties, TableProperties
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.partitions import split_partition
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.model.tables import TableRecord
+from sleeper.model.tables import SCHEMA, TableRecord
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition

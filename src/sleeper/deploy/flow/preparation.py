@@ -33,8 +33,8 @@ from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import Assembly, synthesise
 from sleeper.errors import PropertiesInvalid, SleeperError
+from sleeper.model.known_properties.catalogue import check_editable
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
-from sleeper.model.known_properties.typed import check_editable
 from sleeper.storage.aws.deployment.names import (
     AwsIdentity,
     InstanceNames,

@@ -15,8 +15,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from sleeper.interfaces.connection import connect
+from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 from sleeper.model.known_properties.kinds import Property
-from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 
 _WAIT_S: Final = 2.0
 Items = list[CompletionItem]

@@ -22,11 +22,8 @@ from sleeper.interfaces.cli.present import counted, print_facts, print_grid, pri
 from sleeper.interfaces.connection import connect
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.formats.split_points_file import read_split_points, write_split_points
-from sleeper.model.known_properties.typed import (
-    SCHEMA,
-)
 from sleeper.model.schema import Schema, type_to_text
-from sleeper.model.tables import NAME
+from sleeper.model.tables import NAME, SCHEMA
 from sleeper.tables.extend_partitions import estimate_split_points
 
 readable_file = click.Path(exists=True, dir_okay=False, path_type=Path)

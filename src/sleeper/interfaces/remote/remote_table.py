@@ -27,7 +27,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.formats.query_json import regions_to_json
 from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.known_properties.typed import SCHEMA, InstanceProperties, TableProperties
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.queries import (
     NOT_GIVEN,
     asked_by,
@@ -39,6 +39,7 @@ from sleeper.model.queries import (
     key_values,
 )
 from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA
 from sleeper.state.kept_versions import KeptVersions
 from sleeper.tables.history import HistoryEntry
 from sleeper.tables.ingest import IngestResult, path_aside

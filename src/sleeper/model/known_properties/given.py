@@ -11,13 +11,20 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from numbers import Integral
-from typing import Any
+from typing import Any, Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.model.known_properties.kinds import PREFIX, TABLE_PREFIX, Property
-from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 
 PropertyValue = str | int | bool
+
+OPEN_FAMILIES: Final = (
+    "sleeper.bulk.import.spark.",
+    "sleeper.bulk.import.eks.spark.",
+    "sleeper.bulk.import.emr.spark.",
+    "sleeper.bulk.import.emr.serverless.spark.",
+)
+"""Any name in these families is a setting of Spark, and is passed to Spark."""
 
 
 def property_texts(given: Mapping[str, PropertyValue | None]) -> dict[str, str | None]:

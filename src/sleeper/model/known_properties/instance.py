@@ -1,4 +1,4 @@
-"""The properties of an instance: typed groups, and others that are known by name only.
+"""The properties of an instance itself: its id and format, commits and clocks.
 
 Defaults for tables are not declared here: every `sleeper.default.table.<name>` is derived from
 the table property `sleeper.table.<name>`.
@@ -7,33 +7,14 @@ the table property `sleeper.table.<name>`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from sleeper.model.known_properties.cloud import CloudProperties, LambdaProperties, TaskProperties
-from sleeper.model.known_properties.clusters import ClusterProperties
-from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
-from sleeper.model.known_properties.jobs import (
-    BatcherRunProperties,
-    CommitterProperties,
-    CompactionWorkerProperties,
-    ExportQueueProperties,
-    IngestQueueProperties,
-    JobProperties,
-    QueryQueueProperties,
-    TrackerProperties,
-)
 from sleeper.model.known_properties.kinds import (
-    BOOLEAN,
     INSTANCE_ID,
     NOT_NEGATIVE,
     POSITIVE,
-    Property,
-    gathered,
     one_of,
-    properties_of,
     setting,
 )
-from sleeper.model.known_properties.upstream import UPSTREAM_INSTANCE_PROPERTIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,57 +79,3 @@ class ClockProperties:
         "A writer whose clock is further ahead of the storage's is refused.",
         since="ours",
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplittingRunProperties:
-    """Limits of one run of partition splitting."""
-
-    period_minutes: int = setting(
-        "partition.splitting.period.minutes",
-        "30",
-        POSITIVE,
-        "How often leaves are looked at.",
-    )
-    sketch_files_max: int = setting(
-        "partition.splitting.files.maximum", "50", POSITIVE, "Files whose sketches are read."
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GarbageRunProperties:
-    """Limits of one run of the garbage collector."""
-
-    period_minutes: int = setting(
-        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected."
-    )
-    batch_files: int = setting("gc.batch.size", "10000", POSITIVE, "Files forgotten in a commit.")
-    files_max: int = setting("gc.files.maximum", "750000", POSITIVE, "Files deleted in a run.")
-    offline_tables: bool = setting(
-        "run.gc.offline", "false", BOOLEAN, "Offline tables too.", used=False
-    )
-
-
-INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
-    (
-        *properties_of("General", GeneralProperties),
-        *properties_of("Table state", CommitProperties),
-        *properties_of("Clocks", ClockProperties),
-        *properties_of("Partition splitting", SplittingRunProperties),
-        *properties_of("Garbage collection", GarbageRunProperties),
-        *properties_of("Jobs", JobProperties),
-        *properties_of("Table state", CommitterProperties),
-        *properties_of("Standard ingest", IngestQueueProperties),
-        *properties_of("Ingest batcher", BatcherRunProperties),
-        *properties_of("Compaction", CompactionWorkerProperties),
-        *properties_of("Queries", QueryQueueProperties),
-        *properties_of("Bulk export", ExportQueueProperties),
-        *properties_of("Trackers", TrackerProperties),
-        *properties_of("Deployment", CloudProperties),
-        *properties_of("Workers on Fargate", TaskProperties),
-        *properties_of("Lambda functions", LambdaProperties),
-        *properties_of("Clusters of a deployment", ClusterProperties),
-        *DEPLOYMENT_PROPERTIES,
-        *UPSTREAM_INSTANCE_PROPERTIES,
-    )
-)

@@ -7,7 +7,7 @@ whose fields are made by `setting`, so that name, default and type are declared 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
@@ -138,6 +138,11 @@ def gathered(properties: Iterable[Property]) -> tuple[Property, ...]:
     listed = tuple(properties)
     groups = list(dict.fromkeys(known.group for known in listed))
     return tuple(sorted(listed, key=lambda known: groups.index(known.group)))
+
+
+def given_text(values: Mapping[str, str], name: str) -> str | None:
+    """Return what a property was set to, without spaces around it; None when that is nothing."""
+    return values.get(name, "").strip() or None
 
 
 def read_group(group: type[G], found: Callable[[str], tuple[str, str] | None]) -> G:

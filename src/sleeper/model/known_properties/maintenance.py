@@ -1,4 +1,4 @@
-"""The properties of a table for splitting, garbage collection and compaction."""
+"""The properties for splitting, garbage collection and compaction."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Final
 from sleeper.model.known_properties.kinds import (
     A_MINUTE_OR_MORE,
     AN_HOUR_OR_MORE,
-    MOVE_ID,
+    BOOLEAN,
     NOT_NEGATIVE,
     PERCENT,
     POSITIVE,
     POSITIVE_LONG,
-    Property,
     class_of,
     setting,
 )
@@ -130,13 +129,30 @@ class CompactionProperties:
     )
 
 
-STATE_MOVE_PROPERTY: Final = Property(
-    "sleeper.table.statestore.move",
-    None,
-    MOVE_ID,
-    "The last move of the table's state to another state store; set by `sleeper table "
-    "migrate-state`.",
-    group="Definition",
-    since="ours",
-    editable=False,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplittingRunProperties:
+    """Limits of one run of partition splitting."""
+
+    period_minutes: int = setting(
+        "partition.splitting.period.minutes",
+        "30",
+        POSITIVE,
+        "How often leaves are looked at.",
+    )
+    sketch_files_max: int = setting(
+        "partition.splitting.files.maximum", "50", POSITIVE, "Files whose sketches are read."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarbageRunProperties:
+    """Limits of one run of the garbage collector."""
+
+    period_minutes: int = setting(
+        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected."
+    )
+    batch_files: int = setting("gc.batch.size", "10000", POSITIVE, "Files forgotten in a commit.")
+    files_max: int = setting("gc.files.maximum", "750000", POSITIVE, "Files deleted in a run.")
+    offline_tables: bool = setting(
+        "run.gc.offline", "false", BOOLEAN, "Offline tables too.", used=False
+    )

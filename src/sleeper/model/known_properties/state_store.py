@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.model.known_properties.kinds import NOT_NEGATIVE, POSITIVE, class_of, setting
+from sleeper.model.known_properties.kinds import (
+    MOVE_ID,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Property,
+    class_of,
+    setting,
+)
 
 STATE_STORES: Final = (
     "TransactionLogStateStore",
@@ -122,3 +129,15 @@ class StateStoreProperties:
         "How long a job's id is remembered, so that its second run changes nothing.",
         since="ours",
     )
+
+
+STATE_MOVE_PROPERTY: Final = Property(
+    "sleeper.table.statestore.move",
+    None,
+    MOVE_ID,
+    "The last move of the table's state to another state store; set by `sleeper table "
+    "migrate-state`.",
+    group="Definition",
+    since="ours",
+    editable=False,
+)

@@ -1,4 +1,4 @@
-"""The properties of a table: typed groups, and others that are known by name only.
+"""The properties of a table: its definition, its data files and queries.
 
 The field of a group is the only place that declares a property's name, default, type and meaning.
 An instance may set another default for most of them, as `sleeper.default.table.<name>`.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
@@ -17,22 +16,11 @@ from sleeper.model.known_properties.kinds import (
     NOT_NEGATIVE,
     POSITIVE,
     TEXT,
-    Property,
     one_of,
-    properties_of,
     setting,
 )
-from sleeper.model.known_properties.maintenance import (
-    STATE_MOVE_PROPERTY,
-    CompactionProperties,
-    GarbageProperties,
-    SplittingProperties,
-)
-from sleeper.model.known_properties.state_store import StateStoreProperties
-from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
-INGEST_QUEUE: Final = one_of(*QUEUES_OF_BATCHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,138 +157,3 @@ class QueryProperties:
         "How old the state may be that a query reads, where looking costs a request.",
         used=False,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncCommitProperties:
-    """Which commits are sent to the committer, if one runs (`TableProperties.async_commits`)."""
-
-    ingest: bool = setting(
-        "table.ingest.job.files.commit.async", "true", BOOLEAN, "Files of ingest jobs."
-    )
-    bulk_import: bool = setting(
-        "table.bulk.import.job.files.commit.async",
-        "true",
-        BOOLEAN,
-        "Files of bulk import jobs. A driver on a cluster commits by itself.",
-    )
-    compaction_assignment: bool = setting(
-        "table.compaction.job.id.assignment.commit.async",
-        "true",
-        BOOLEAN,
-        "Locks of compaction jobs on their files.",
-        used=False,
-    )
-    compaction: bool = setting(
-        "table.compaction.job.commit.async",
-        "true",
-        BOOLEAN,
-        "Results of compaction jobs.",
-        used=False,
-    )
-    splitting: bool = setting(
-        "table.partition.splitting.commit.async",
-        "true",
-        BOOLEAN,
-        "Splits of partitions.",
-        used=False,
-    )
-    garbage: bool = setting("table.gc.commit.async", "true", BOOLEAN, "Deleted files.", used=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestProperties:
-    """Settings of ingest."""
-
-    memory_bytes: int = setting(
-        "table.ingest.memory", "1G", BYTE_SIZE, "Memory for sorting in one ingest.", since="ours"
-    )
-    file_writing_strategy: str = setting(
-        "table.ingest.file.writing.strategy",
-        "by_size",
-        one_of("by_size", "one_file_per_leaf", "one_reference_per_leaf"),
-        "A file in each leaf that gets rows, or one file that all of them reference. by_size, "
-        "which is ours, writes one file for four leaves or more that get at most 64 KiB each on "
-        "average and 8 MiB together, in memory, and a file in each leaf otherwise.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatcherProperties:
-    """Settings of the ingest batcher."""
-
-    job_min_bytes: int = setting(
-        "table.ingest.batcher.job.min.size", "1G", BYTE_SIZE, "Bytes a job waits for."
-    )
-    job_max_bytes: int = setting(
-        "table.ingest.batcher.job.max.size", "5G", BYTE_SIZE, "Bytes in a job, at most."
-    )
-    job_min_files: int = setting(
-        "table.ingest.batcher.job.min.files",
-        "1",
-        NOT_NEGATIVE,
-        "Files a job waits for.",
-    )
-    job_max_files: int = setting(
-        "table.ingest.batcher.job.max.files",
-        "100",
-        POSITIVE,
-        "Files in a job, at most.",
-    )
-    file_age_max_s: int = setting(
-        "table.ingest.batcher.file.max.age.seconds",
-        "300",
-        POSITIVE,
-        "No file waits longer.",
-    )
-    ingest_queue: str = setting(
-        "table.ingest.batcher.ingest.queue",
-        "bulk_import_emr_serverless",
-        INGEST_QUEUE,
-        "The queue that jobs are sent to, which names their platform. A platform that the "
-        "instance's properties do not describe is the worker's own machine, and so is bulk_import, "
-        "which is ours. sleeper batcher report shows where jobs run.",
-    )
-    tracking_minutes: int = setting(
-        "table.ingest.batcher.file.tracking.ttl.minutes",
-        "10080",
-        POSITIVE,
-        "How long one can ask which job a file went to.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkImportProperties:
-    """Settings of bulk import: how it splits the table."""
-
-    min_leaf_partitions: int = setting(
-        "table.bulk.import.min.leaf.partitions",
-        "256",
-        POSITIVE,
-        "With fewer leaf partitions the tree is extended first. If it is not set, a leaf for "
-        "each million rows or 128 MiB of the input is enough, and 256 are the most.",
-    )
-    splitting_attempts: int = setting(
-        "table.bulk.import.partition.splitting.attempts",
-        "3",
-        POSITIVE,
-        "How often extending the tree is tried.",
-    )
-
-
-TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
-    *properties_of("Definition", DefinitionProperties),
-    STATE_MOVE_PROPERTY,
-    *properties_of("Data files", ParquetProperties, inherits=True),
-    *properties_of("Queries", QueryProperties, inherits=True),
-    *properties_of("Partition splitting", SplittingProperties, inherits=True),
-    *properties_of("Garbage collection", GarbageProperties, inherits=True),
-    *properties_of("Compaction", CompactionProperties, inherits=True),
-    *properties_of("State store", StateStoreProperties, inherits=True),
-    *ASYNC_COMMIT_SWITCH,
-    *properties_of("Asynchronous commits", AsyncCommitProperties, inherits=True),
-    *properties_of("Ingest", IngestProperties, inherits=True),
-    *properties_of("Ingest batcher", BatcherProperties, inherits=True),
-    *properties_of("Bulk import", BulkImportProperties, inherits=True),
-    *UPSTREAM_TABLE_PROPERTIES,
-)

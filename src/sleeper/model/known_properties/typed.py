@@ -1,95 +1,71 @@
 """Properties as the rest of the code reads them: `table.properties.parquet.page_rows`.
 
 A property's value is the table's own, else the instance's default for tables, else the built-in
-default (rule INS-8). A blank value counts as not set. Unknown properties are stored
-too, unless the name is a misspelt known name; `unknown_table_properties` returns them.
+default (rule INS-8). A blank value counts as not set. A group is loaded and parsed when it is first
+read, so that a process loads no more than it reads. `catalogue` lists the properties of all groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING
 
-from sleeper.errors import PropertiesInvalid, SchemaInvalid
 from sleeper.html.markup import Markup, element, grid, joined
 from sleeper.html.values import NotebookHtml, text_of
-from sleeper.model.known_properties.cloud import CloudProperties, LambdaProperties, TaskProperties
-from sleeper.model.known_properties.clusters import ClusterProperties
-from sleeper.model.known_properties.given import (
-    is_known,
-    misplaced_names,
-    without_effect,
-)
 from sleeper.model.known_properties.instance import (
-    INSTANCE_PROPERTIES,
     ClockProperties,
     CommitProperties,
-    GarbageRunProperties,
     GeneralProperties,
-    SplittingRunProperties,
 )
-from sleeper.model.known_properties.jobs import (
-    BatcherRunProperties,
-    CommitterProperties,
-    CompactionWorkerProperties,
-    ExportQueueProperties,
-    IngestQueueProperties,
-    JobProperties,
-    QueryQueueProperties,
-    TrackerProperties,
+from sleeper.model.known_properties.kinds import (
+    TABLE_DEFAULT_PREFIX,
+    TABLE_PREFIX,
+    Property,
+    given_text,
+    read_group,
 )
-from sleeper.model.known_properties.kinds import Property, read_group
-from sleeper.model.known_properties.maintenance import (
-    CompactionProperties,
-    GarbageProperties,
-    SplittingProperties,
-)
-from sleeper.model.known_properties.state_store import StateStoreProperties
+from sleeper.model.known_properties.state_store import STATE_MOVE_PROPERTY, StateStoreProperties
 from sleeper.model.known_properties.table import (
-    TABLE_PROPERTIES,
-    AsyncCommitProperties,
-    BatcherProperties,
-    BulkImportProperties,
     DefinitionProperties,
-    IngestProperties,
     ParquetProperties,
     QueryProperties,
 )
-from sleeper.model.processing import (
-    AGGREGATIONS,
-    FILTERS,
-    FUNCTION,
-    Processing,
-    parse_processing,
-)
+from sleeper.model.processing import Processing, parse_processing
 from sleeper.model.schema import Schema
-from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove
+from sleeper.model.tables import STATE_MOVE, STATE_STORE, StateMove
 
-# ---------------------------------------------------------------- typed instance
-#
-# An instance's properties as the rest of the code reads them: `properties.gc.files_max`.
-
-_PROPERTIES_IN_FORCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
-    known.instance_default: replace(
-        known,
-        name=known.instance_default,
-        description=f"Default of {known.name}: {known.description}",
-        group=f"Defaults for tables: {known.group}",
-        editable=True,
-        instance_default=None,
+if TYPE_CHECKING:
+    from sleeper.model.known_properties.cloud import (
+        CloudProperties,
+        LambdaProperties,
+        TaskProperties,
     )
-    for known in TABLE_PROPERTIES
-    if known.instance_default
-}
-
-KNOWN_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = tuple(_PROPERTIES_IN_FORCE.values())
-
-
-def given_text(values: Mapping[str, str], name: str) -> str | None:
-    """Return what a property was set to, without spaces around it; None when that is nothing."""
-    return values.get(name, "").strip() or None
+    from sleeper.model.known_properties.clusters import ClusterProperties
+    from sleeper.model.known_properties.ingest import (
+        AsyncCommitProperties,
+        BatcherProperties,
+        BulkImportProperties,
+        IngestProperties,
+    )
+    from sleeper.model.known_properties.jobs import (
+        BatcherRunProperties,
+        CommitterProperties,
+        CompactionWorkerProperties,
+        ExportQueueProperties,
+        IngestQueueProperties,
+        JobProperties,
+        QueryQueueProperties,
+        TrackerProperties,
+    )
+    from sleeper.model.known_properties.maintenance import (
+        CompactionProperties,
+        GarbageProperties,
+        GarbageRunProperties,
+        SplittingProperties,
+        SplittingRunProperties,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +105,30 @@ class InstanceProperties(NotebookHtml):
 
     def text(self, name: str) -> str | None:
         """Return a property's value as text: what was set, else the default, else None."""
-        known = _PROPERTIES_IN_FORCE.get(name)
+        from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME
+
+        known = INSTANCE_PROPERTIES_BY_NAME.get(name)
         return given_text(self.values, name) or (known.default if known else None)
 
     def in_force(self) -> tuple[PropertyInForce, ...]:
         """Return every property that is set, and all others that have an effect, by name."""
-        names = {name for name, known in _PROPERTIES_IN_FORCE.items() if known.used}
-        names |= {name for name in self.values if given_text(self.values, name)}
-        return tuple(map(self._in_force, sorted(names)))
+        from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME
 
-    def _in_force(self, name: str) -> PropertyInForce:
-        known = _PROPERTIES_IN_FORCE.get(name)
+        names = {name for name, known in INSTANCE_PROPERTIES_BY_NAME.items() if known.used}
+        names |= {name for name in self.values if given_text(self.values, name)}
+        known = INSTANCE_PROPERTIES_BY_NAME.get
+        return tuple(self._in_force(name, known(name)) for name in sorted(names))
+
+    def _in_force(self, name: str, known: Property | None) -> PropertyInForce:
         return PropertyInForce(
             name=name,
-            value=self.text(name),
+            value=given_text(self.values, name) or (known.default if known else None),
             is_set=given_text(self.values, name) is not None,
             default=known.default if known else None,
             is_fixed=known is not None and not known.editable,
         )
 
-    def _found(self, name: str) -> tuple[str, str] | None:
+    def _own(self, name: str) -> tuple[str, str] | None:
         text = given_text(self.values, name)
         return (name, text) if text else None
 
@@ -160,119 +140,115 @@ class InstanceProperties(NotebookHtml):
     @cached_property
     def general(self) -> GeneralProperties:
         """The instance's id and format."""
-        return read_group(GeneralProperties, self._found)
+        return read_group(GeneralProperties, self._own)
 
     @cached_property
     def commits(self) -> CommitProperties:
         """Commits of tables whose own properties say nothing."""
-        return read_group(CommitProperties, self._found)
+        return read_group(CommitProperties, self._own)
 
     @cached_property
     def clocks(self) -> ClockProperties:
         """How far clocks may differ."""
-        return read_group(ClockProperties, self._found)
+        return read_group(ClockProperties, self._own)
 
     @cached_property
     def splitting(self) -> SplittingRunProperties:
         """One run of partition splitting."""
-        return read_group(SplittingRunProperties, self._found)
+        from sleeper.model.known_properties.maintenance import SplittingRunProperties
+
+        return read_group(SplittingRunProperties, self._own)
 
     @cached_property
     def gc(self) -> GarbageRunProperties:
         """One run of the garbage collector."""
-        return read_group(GarbageRunProperties, self._found)
+        from sleeper.model.known_properties.maintenance import GarbageRunProperties
+
+        return read_group(GarbageRunProperties, self._own)
 
     @cached_property
     def jobs(self) -> JobProperties:
         """Where jobs are kept, and how often one is tried."""
-        return read_group(JobProperties, self._found)
+        from sleeper.model.known_properties.jobs import JobProperties
+
+        return read_group(JobProperties, self._own)
 
     @cached_property
     def ingest_queue(self) -> IngestQueueProperties:
         """Workers of ingest jobs, and their queue."""
-        return read_group(IngestQueueProperties, self._found)
+        from sleeper.model.known_properties.jobs import IngestQueueProperties
+
+        return read_group(IngestQueueProperties, self._own)
 
     @cached_property
     def batcher(self) -> BatcherRunProperties:
         """Runs of the ingest batcher."""
-        return read_group(BatcherRunProperties, self._found)
+        from sleeper.model.known_properties.jobs import BatcherRunProperties
+
+        return read_group(BatcherRunProperties, self._own)
 
     @cached_property
     def compaction_workers(self) -> CompactionWorkerProperties:
         """Workers of compactions."""
-        return read_group(CompactionWorkerProperties, self._found)
+        from sleeper.model.known_properties.jobs import CompactionWorkerProperties
+
+        return read_group(CompactionWorkerProperties, self._own)
 
     @cached_property
     def query_queue(self) -> QueryQueueProperties:
         """Workers of queries, and what they return."""
-        return read_group(QueryQueueProperties, self._found)
+        from sleeper.model.known_properties.jobs import QueryQueueProperties
+
+        return read_group(QueryQueueProperties, self._own)
 
     @cached_property
     def export_queue(self) -> ExportQueueProperties:
         """Workers of exports, and their queue."""
-        return read_group(ExportQueueProperties, self._found)
+        from sleeper.model.known_properties.jobs import ExportQueueProperties
+
+        return read_group(ExportQueueProperties, self._own)
 
     @cached_property
     def trackers(self) -> TrackerProperties:
         """Which jobs are tracked, and for how long."""
-        return read_group(TrackerProperties, self._found)
+        from sleeper.model.known_properties.jobs import TrackerProperties
+
+        return read_group(TrackerProperties, self._own)
 
     @cached_property
     def committer(self) -> CommitterProperties:
         """The committer."""
-        return read_group(CommitterProperties, self._found)
+        from sleeper.model.known_properties.jobs import CommitterProperties
+
+        return read_group(CommitterProperties, self._own)
 
     @cached_property
     def cloud(self) -> CloudProperties:
         """What all stacks of a deployment share."""
-        return read_group(CloudProperties, self._found)
+        from sleeper.model.known_properties.cloud import CloudProperties
+
+        return read_group(CloudProperties, self._own)
 
     @cached_property
     def tasks(self) -> TaskProperties:
         """Workers on Fargate."""
-        return read_group(TaskProperties, self._found)
+        from sleeper.model.known_properties.cloud import TaskProperties
+
+        return read_group(TaskProperties, self._own)
 
     @cached_property
     def lambdas(self) -> LambdaProperties:
         """Lambda functions of a deployment."""
-        return read_group(LambdaProperties, self._found)
+        from sleeper.model.known_properties.cloud import LambdaProperties
+
+        return read_group(LambdaProperties, self._own)
 
     @cached_property
     def clusters(self) -> ClusterProperties:
         """Clusters of bulk imports that a deployment makes."""
-        return read_group(ClusterProperties, self._found)
+        from sleeper.model.known_properties.clusters import ClusterProperties
 
-
-__all__ = (
-    "INSTANCE_PROPERTIES",
-    "KNOWN_INSTANCE_PROPERTIES",
-    "SCHEMA",
-    "TABLE_PROPERTIES",
-    "InstanceProperties",
-    "TableProperties",
-    "check_editable",
-    "instance_property_warnings",
-    "table_property_warnings",
-    "unknown_instance_properties",
-    "unknown_table_properties",
-    "validate_instance_properties",
-    "validate_table_properties",
-)
-
-_INSTEAD: Final = {
-    "sleeper.table.name": "Rename the table instead.",
-    SCHEMA: "Make a new table with the other schema instead.",
-    STATE_STORE: "Move the table's state: `sleeper table migrate-state NAME --to CLASS`.",
-    STATE_MOVE: "Only `sleeper table migrate-state` sets it.",
-    "sleeper.id": "It was fixed when it was made: make another instance with the other id instead.",
-    "sleeper.format.version": "Sleeper sets it when it makes an instance.",
-    "sleeper.properties.version": "Sleeper counts it.",
-    "sleeper.data.bucket": "It was fixed when it was made: copy the instance by `sleeper backup`.",
-}
-_ASYNC_SWITCH: Final = "sleeper.table.statestore.commit.async.enabled"
-
-_TABLE: Final = {known.name: known for known in TABLE_PROPERTIES}
-_INSTANCE: Final = {known.name: known for known in KNOWN_INSTANCE_PROPERTIES}
+        return read_group(ClusterProperties, self._own)
 
 
 @dataclass(frozen=True)
@@ -296,72 +272,97 @@ class TableProperties(NotebookHtml):
 
     def text(self, name: str) -> str | None:
         """Return a property's value as text, by the chain of rule INS-8, or None."""
-        found = self._found(name)
+        from sleeper.model.known_properties.catalogue import TABLE_PROPERTIES_BY_NAME
+
+        known = TABLE_PROPERTIES_BY_NAME.get(name)
+        found = self._set_by(name, known)
         if found:
             return found[1]
-        return _TABLE[name].default if name in _TABLE else None
+        return known.default if known else None
 
     def is_given(self, name: str) -> bool:
         """Return whether a property is set for the table, or by the instance for all tables."""
-        return self._found(name) is not None
+        from sleeper.model.known_properties.catalogue import TABLE_PROPERTIES_BY_NAME
 
-    def _found(self, name: str) -> tuple[str, str] | None:
-        own = given_text(self.values, name)
-        if own:
-            return name, own
-        twin = _TABLE[name].instance_default if name in _TABLE else None
-        shared = given_text(self.instance.values, twin) if twin else None
-        return (twin, shared) if twin and shared else None
+        return self._set_by(name, TABLE_PROPERTIES_BY_NAME.get(name)) is not None
+
+    def _set_by(self, name: str, known: Property | None) -> tuple[str, str] | None:
+        inherits = known is not None and known.instance_default is not None
+        return self._own_or_shared(name) if inherits else self._own(name)
+
+    def _own(self, name: str) -> tuple[str, str] | None:
+        text = given_text(self.values, name)
+        return (name, text) if text else None
+
+    def _own_or_shared(self, name: str) -> tuple[str, str] | None:
+        """Return what the table, or else the instance for all tables, sets a property to."""
+        if own := self._own(name):
+            return own
+        shared_name = TABLE_DEFAULT_PREFIX + name.removeprefix(TABLE_PREFIX)
+        shared = given_text(self.instance.values, shared_name)
+        return (shared_name, shared) if shared else None
 
     @cached_property
     def definition(self) -> DefinitionProperties:
         """Name, schema and processing of the table."""
-        return read_group(DefinitionProperties, self._found)
+        return read_group(DefinitionProperties, self._own)
 
     @cached_property
     def parquet(self) -> ParquetProperties:
         """Layout of data files."""
-        return read_group(ParquetProperties, self._found)
+        return read_group(ParquetProperties, self._own_or_shared)
 
     @cached_property
     def query(self) -> QueryProperties:
         """Settings of queries."""
-        return read_group(QueryProperties, self._found)
+        return read_group(QueryProperties, self._own_or_shared)
 
     @cached_property
     def splitting(self) -> SplittingProperties:
         """When a leaf partition is split."""
-        return read_group(SplittingProperties, self._found)
+        from sleeper.model.known_properties.maintenance import SplittingProperties
+
+        return read_group(SplittingProperties, self._own_or_shared)
 
     @cached_property
     def gc(self) -> GarbageProperties:
         """When files that nothing references are deleted."""
-        return read_group(GarbageProperties, self._found)
+        from sleeper.model.known_properties.maintenance import GarbageProperties
+
+        return read_group(GarbageProperties, self._own_or_shared)
 
     @cached_property
     def compaction(self) -> CompactionProperties:
         """Which files are merged together."""
-        return read_group(CompactionProperties, self._found)
+        from sleeper.model.known_properties.maintenance import CompactionProperties
+
+        return read_group(CompactionProperties, self._own_or_shared)
 
     @cached_property
     def statestore(self) -> StateStoreProperties:
         """Settings of the state store: its class, commits and snapshots."""
-        return read_group(StateStoreProperties, self._found)
+        return read_group(StateStoreProperties, self._own_or_shared)
 
     @cached_property
     def ingest(self) -> IngestProperties:
         """Settings of ingest."""
-        return read_group(IngestProperties, self._found)
+        from sleeper.model.known_properties.ingest import IngestProperties
+
+        return read_group(IngestProperties, self._own_or_shared)
 
     @cached_property
     def batcher(self) -> BatcherProperties:
         """Settings of the ingest batcher."""
-        return read_group(BatcherProperties, self._found)
+        from sleeper.model.known_properties.ingest import BatcherProperties
+
+        return read_group(BatcherProperties, self._own_or_shared)
 
     @cached_property
     def bulk_import(self) -> BulkImportProperties:
         """Settings of bulk import: how it splits the table."""
-        return read_group(BulkImportProperties, self._found)
+        from sleeper.model.known_properties.ingest import BulkImportProperties
+
+        return read_group(BulkImportProperties, self._own_or_shared)
 
     @cached_property
     def async_commits(self) -> AsyncCommitProperties:
@@ -371,9 +372,14 @@ class TableProperties(NotebookHtml):
         depend on the state store. Where they are off by default, a flag that the table itself sets
         still counts; where the table's switch is off, it does not.
         """
-        switch = given_text(self.values, _ASYNC_SWITCH)
-        switched_on = self._switched_on(switch)
-        flags = read_group(AsyncCommitProperties, self._found)
+        from sleeper.model.known_properties.ingest import ASYNC_COMMIT_SWITCH, AsyncCommitProperties
+
+        switch = given_text(self.values, ASYNC_COMMIT_SWITCH.name)
+        if switch:
+            switched_on = bool(ASYNC_COMMIT_SWITCH.parse(switch))
+        else:
+            switched_on = self.instance.commits.async_behaviour == "ALL_IMPLEMENTATIONS"
+        flags = read_group(AsyncCommitProperties, self._own_or_shared)
         if switched_on:
             return flags
         counts_alone = {} if switch else self.values
@@ -388,8 +394,11 @@ class TableProperties(NotebookHtml):
         A default that the instance sets counts for new tables only, and is stored in each: no
         change of it may let a table look for its state in another store.
         """
-        own = given_text(self.values, STATE_STORE)
-        return str(_TABLE[STATE_STORE].parse(own or str(_TABLE[STATE_STORE].default)))
+
+        def own_class(name: str) -> tuple[str, str] | None:
+            return self._own(name) if name == STATE_STORE else None
+
+        return read_group(StateStoreProperties, own_class).class_name
 
     @property
     def state_move(self) -> StateMove | None:
@@ -397,7 +406,7 @@ class TableProperties(NotebookHtml):
         move_id = given_text(self.values, STATE_MOVE)
         if move_id is None:
             return None
-        return StateMove.of(self.state_store, _TABLE[STATE_MOVE].parse(move_id))
+        return StateMove.of(self.state_store, STATE_MOVE_PROPERTY.parse(move_id))
 
     def processing(self, schema: Schema) -> Processing:
         """Return the table's filters, aggregations and function.
@@ -407,125 +416,6 @@ class TableProperties(NotebookHtml):
         """
         known = self.definition
         return parse_processing(known.filters, known.aggregations, schema, known.function)
-
-    def _switched_on(self, switch: str | None) -> bool:
-        if switch:
-            return bool(_TABLE[_ASYNC_SWITCH].parse(switch))
-        return self.instance.commits.async_behaviour == "ALL_IMPLEMENTATIONS"
-
-
-def validate_table_properties(
-    values: Mapping[str, str], schema: Schema, *, given: Mapping[str, str | None] | None = None
-) -> None:
-    """Check all properties of a table and report every failure together (rule INS-6).
-
-    Args:
-        values: All that is set, by full name.
-        schema: The table's.
-        given: What a caller sets now. Misspelt names are refused here; stored ones may stay.
-
-    Raises:
-        PropertiesInvalid: one or more values or names are not allowed; each is in `failures`.
-    """
-    failures = _refused(given or {}, _TABLE, _INSTANCE) | _failures(values, TABLE_PROPERTIES)
-    for check in (
-        lambda: _read_schema(given_text(values, SCHEMA) or schema.to_json()),
-        lambda: parse_processing(
-            values.get(FILTERS), values.get(AGGREGATIONS), schema, values.get(FUNCTION)
-        ),
-    ):
-        try:
-            check()
-        except PropertiesInvalid as error:
-            failures |= error.failures
-    _raise_in_order(failures, _TABLE)
-
-
-def validate_instance_properties(
-    values: Mapping[str, str], *, given: Mapping[str, str | None] | None = None
-) -> None:
-    """Check all properties of an instance, with its defaults for tables; report every failure.
-
-    Raises:
-        PropertiesInvalid: one or more values, or names that are set now, are not allowed.
-    """
-    failures = _refused(given or {}, _INSTANCE, _TABLE) | _failures(values, _INSTANCE.values())
-    _raise_in_order(failures, _INSTANCE)
-
-
-def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Check that an edit of table or instance properties changes no fixed property.
-
-    Raises:
-        PropertiesInvalid: a name, id or schema would change; says what to do instead (rules SCH-9,
-            TBL-3).
-    """
-    failures = {}
-    for name, known in (_TABLE | _INSTANCE).items():
-        old, new = given_text(before, name), given_text(after, name)
-        if known.editable or old == new:
-            continue
-        advice = _INSTEAD.get(name, "It was fixed when it was made.")
-        failures[name] = f"{name} cannot be changed here from {old!r} to {new!r}. {advice}"
-    if failures:
-        raise PropertiesInvalid(failures)
-
-
-def unknown_table_properties(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of a table's properties that are unknown, sorted. They are stored."""
-    return tuple(sorted(name for name in values if not is_known(name, _TABLE)))
-
-
-def unknown_instance_properties(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of an instance's properties that are unknown, sorted. They are stored."""
-    return tuple(sorted(name for name in values if not is_known(name, _INSTANCE)))
-
-
-def table_property_warnings(given: Mapping[str, str | None]) -> list[str]:
-    """Return a warning for each property of a table that is stored but has no effect."""
-    return without_effect(given, _TABLE)
-
-
-def instance_property_warnings(given: Mapping[str, str | None]) -> list[str]:
-    """Return a warning for each property of an instance that is stored but has no effect."""
-    return without_effect(given, _INSTANCE)
-
-
-def _read_schema(text: str) -> Schema:
-    try:
-        return Schema.from_json(text)
-    except SchemaInvalid as error:
-        raise PropertiesInvalid({SCHEMA: f"{SCHEMA} is {text!r}: {error}."}) from None
-
-
-def _failures(values: Mapping[str, str], known: Iterable[Property]) -> dict[str, str]:
-    failures: dict[str, str] = {}
-    for each in known:
-        text = given_text(values, each.name)
-        if text is None:
-            if each.required:
-                failures[each.name] = f"{each.name} is not set, but it must be: {each.description}"
-            continue
-        try:
-            each.parse(text)
-        except PropertiesInvalid as error:
-            failures |= error.failures
-    return failures
-
-
-def _refused(
-    given: Mapping[str, str | None],
-    known: Mapping[str, Property],
-    elsewhere: Mapping[str, Property],
-) -> dict[str, str]:
-    """Return failures of properties that are set now: misspelt names."""
-    return misplaced_names(given, known, elsewhere)
-
-
-def _raise_in_order(failures: dict[str, str], order: Mapping[str, Property]) -> None:
-    if failures:
-        names = [*(name for name in order if name in failures), *sorted(failures.keys() - order)]
-        raise PropertiesInvalid({name: failures[name] for name in names})
 
 
 def _properties_html(title: str, values: Mapping[str, str]) -> Markup:

@@ -28,14 +28,6 @@ from sleeper.model.known_properties.kinds import (
     whole,
 )
 
-# Any name in these families is a setting of Spark, and is passed to Spark.
-OPEN_FAMILIES: Final = (
-    "sleeper.bulk.import.spark.",
-    "sleeper.bulk.import.eks.spark.",
-    "sleeper.bulk.import.emr.spark.",
-    "sleeper.bulk.import.emr.serverless.spark.",
-)
-
 _ENGINE = one_of("JAVA", "DATAFUSION", "DATAFUSION_EXPERIMENTAL")
 _ARCHITECTURES = list_of(one_of("x86_64", "arm64"), "a list of x86_64 and arm64")
 
@@ -78,18 +70,7 @@ _TABLE_EMR = (
     ("executor.max.capacity", "10", POSITIVE, "Capacity units of executors, at most."),
     ("release.label", "emr-spark-8.0.0", TEXT, "Release of EMR."),
 )
-_TABLE_ASYNC = (
-    (
-        "commit.async.enabled",
-        None,
-        BOOLEAN,
-        "Workers of ingest and bulk import jobs commit through the committer.",
-    ),
-)
 
-ASYNC_COMMIT_SWITCH: Final[tuple[Property, ...]] = family(
-    "Asynchronous commits", "table.statestore.", _TABLE_ASYNC, used=True
-)
 UPSTREAM_TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
     *family("Bulk import on EMR", "table.bulk.import.emr.", _TABLE_EMR, inherits=True, used=True),
     *family("Kept for upstream", "table.", _TABLE, inherits=True),

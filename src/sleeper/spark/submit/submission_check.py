@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.known_properties.typed import TABLE_PROPERTIES
+from sleeper.model.known_properties.catalogue import TABLE_PROPERTIES
 from sleeper.model.object_stores import is_bucket_url
 from sleeper.spark.submit.driver_process import SPARK_MASTER, DriverProcess
 from sleeper.spark.submit.eks import Eks

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.formats.properties_file import read_properties, write_properties
-from sleeper.model.known_properties.typed import KNOWN_INSTANCE_PROPERTIES, TABLE_PROPERTIES
+from sleeper.model.known_properties.catalogue import KNOWN_INSTANCE_PROPERTIES, TABLE_PROPERTIES
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 KNOWN = [known.name for known in TABLE_PROPERTIES]

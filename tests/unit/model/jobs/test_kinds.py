@@ -35,7 +35,8 @@ from sleeper.model.jobs.settings import (
     tracker_settings,
     workers_max,
 )
-from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, InstanceProperties
+from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.stacks import DEFAULT_STACKS, OPTIONAL_STACKS, StackName
 from sleeper.storage.aws.deployment.table_index import INIT_TABLES
 

@@ -14,7 +14,7 @@ from typing import Final
 from sleeper.errors import BadRequest, CommitContended, DataDamaged, SchemaInvalid, SleeperError
 from sleeper.model.formats.properties_file import read_properties, write_properties
 from sleeper.model.jobs.kinds import JobKind
-from sleeper.model.known_properties.typed import TABLE_PROPERTIES
+from sleeper.model.known_properties.catalogue import TABLE_PROPERTIES
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, TableRecord
 from sleeper.ports.objects import Objects

@@ -1,0 +1,236 @@
+"""Every property that Sleeper knows by name, and checks of properties before they are stored.
+
+Groups declare properties; here they are listed under their headings. Only who sets, checks or
+lists properties needs them all: who reads a value needs its group (`typed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from sleeper.errors import PropertiesInvalid, SchemaInvalid
+from sleeper.model.known_properties.cloud import CloudProperties, LambdaProperties, TaskProperties
+from sleeper.model.known_properties.clusters import ClusterProperties
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
+from sleeper.model.known_properties.given import is_known, misplaced_names, without_effect
+from sleeper.model.known_properties.ingest import (
+    ASYNC_COMMIT_SWITCH,
+    AsyncCommitProperties,
+    BatcherProperties,
+    BulkImportProperties,
+    IngestProperties,
+)
+from sleeper.model.known_properties.instance import (
+    ClockProperties,
+    CommitProperties,
+    GeneralProperties,
+)
+from sleeper.model.known_properties.jobs import (
+    BatcherRunProperties,
+    CommitterProperties,
+    CompactionWorkerProperties,
+    ExportQueueProperties,
+    IngestQueueProperties,
+    JobProperties,
+    QueryQueueProperties,
+    TrackerProperties,
+)
+from sleeper.model.known_properties.kinds import Property, gathered, given_text, properties_of
+from sleeper.model.known_properties.maintenance import (
+    CompactionProperties,
+    GarbageProperties,
+    GarbageRunProperties,
+    SplittingProperties,
+    SplittingRunProperties,
+)
+from sleeper.model.known_properties.state_store import STATE_MOVE_PROPERTY, StateStoreProperties
+from sleeper.model.known_properties.table import (
+    DefinitionProperties,
+    ParquetProperties,
+    QueryProperties,
+)
+from sleeper.model.known_properties.upstream import (
+    UPSTREAM_INSTANCE_PROPERTIES,
+    UPSTREAM_TABLE_PROPERTIES,
+)
+from sleeper.model.processing import AGGREGATIONS, FILTERS, FUNCTION, parse_processing
+from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE
+
+INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
+    (
+        *properties_of("General", GeneralProperties),
+        *properties_of("Table state", CommitProperties),
+        *properties_of("Clocks", ClockProperties),
+        *properties_of("Partition splitting", SplittingRunProperties),
+        *properties_of("Garbage collection", GarbageRunProperties),
+        *properties_of("Jobs", JobProperties),
+        *properties_of("Table state", CommitterProperties),
+        *properties_of("Standard ingest", IngestQueueProperties),
+        *properties_of("Ingest batcher", BatcherRunProperties),
+        *properties_of("Compaction", CompactionWorkerProperties),
+        *properties_of("Queries", QueryQueueProperties),
+        *properties_of("Bulk export", ExportQueueProperties),
+        *properties_of("Trackers", TrackerProperties),
+        *properties_of("Deployment", CloudProperties),
+        *properties_of("Workers on Fargate", TaskProperties),
+        *properties_of("Lambda functions", LambdaProperties),
+        *properties_of("Clusters of a deployment", ClusterProperties),
+        *DEPLOYMENT_PROPERTIES,
+        *UPSTREAM_INSTANCE_PROPERTIES,
+    )
+)
+
+TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
+    *properties_of("Definition", DefinitionProperties),
+    STATE_MOVE_PROPERTY,
+    *properties_of("Data files", ParquetProperties, inherits=True),
+    *properties_of("Queries", QueryProperties, inherits=True),
+    *properties_of("Partition splitting", SplittingProperties, inherits=True),
+    *properties_of("Garbage collection", GarbageProperties, inherits=True),
+    *properties_of("Compaction", CompactionProperties, inherits=True),
+    *properties_of("State store", StateStoreProperties, inherits=True),
+    ASYNC_COMMIT_SWITCH,
+    *properties_of("Asynchronous commits", AsyncCommitProperties, inherits=True),
+    *properties_of("Ingest", IngestProperties, inherits=True),
+    *properties_of("Ingest batcher", BatcherProperties, inherits=True),
+    *properties_of("Bulk import", BulkImportProperties, inherits=True),
+    *UPSTREAM_TABLE_PROPERTIES,
+)
+
+INSTANCE_PROPERTIES_BY_NAME: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
+    known.instance_default: replace(
+        known,
+        name=known.instance_default,
+        description=f"Default of {known.name}: {known.description}",
+        group=f"Defaults for tables: {known.group}",
+        editable=True,
+        instance_default=None,
+    )
+    for known in TABLE_PROPERTIES
+    if known.instance_default
+}
+
+"""The properties of an instance, and its defaults for tables."""
+KNOWN_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = tuple(INSTANCE_PROPERTIES_BY_NAME.values())
+TABLE_PROPERTIES_BY_NAME: Final = {known.name: known for known in TABLE_PROPERTIES}
+
+_INSTEAD: Final = {
+    "sleeper.table.name": "Rename the table instead.",
+    SCHEMA: "Make a new table with the other schema instead.",
+    STATE_STORE: "Move the table's state: `sleeper table migrate-state NAME --to CLASS`.",
+    STATE_MOVE: "Only `sleeper table migrate-state` sets it.",
+    "sleeper.id": "It was fixed when it was made: make another instance with the other id instead.",
+    "sleeper.format.version": "Sleeper sets it when it makes an instance.",
+    "sleeper.properties.version": "Sleeper counts it.",
+    "sleeper.data.bucket": "It was fixed when it was made: copy the instance by `sleeper backup`.",
+}
+
+
+def validate_table_properties(
+    values: Mapping[str, str], schema: Schema, *, given: Mapping[str, str | None] | None = None
+) -> None:
+    """Check all properties of a table and report every failure together (rule INS-6).
+
+    Args:
+        values: All that is set, by full name.
+        schema: The table's.
+        given: What a caller sets now. Misspelt names are refused here; stored ones may stay.
+
+    Raises:
+        PropertiesInvalid: one or more values or names are not allowed; each is in `failures`.
+    """
+    failures = misplaced_names(given or {}, TABLE_PROPERTIES_BY_NAME, INSTANCE_PROPERTIES_BY_NAME)
+    failures |= _failures(values, TABLE_PROPERTIES)
+    for check in (
+        lambda: _read_schema(given_text(values, SCHEMA) or schema.to_json()),
+        lambda: parse_processing(
+            values.get(FILTERS), values.get(AGGREGATIONS), schema, values.get(FUNCTION)
+        ),
+    ):
+        try:
+            check()
+        except PropertiesInvalid as error:
+            failures |= error.failures
+    _raise_in_order(failures, TABLE_PROPERTIES_BY_NAME)
+
+
+def validate_instance_properties(
+    values: Mapping[str, str], *, given: Mapping[str, str | None] | None = None
+) -> None:
+    """Check all properties of an instance, with its defaults for tables; report every failure.
+
+    Raises:
+        PropertiesInvalid: one or more values, or names that are set now, are not allowed.
+    """
+    failures = misplaced_names(given or {}, INSTANCE_PROPERTIES_BY_NAME, TABLE_PROPERTIES_BY_NAME)
+    failures |= _failures(values, KNOWN_INSTANCE_PROPERTIES)
+    _raise_in_order(failures, INSTANCE_PROPERTIES_BY_NAME)
+
+
+def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Check that an edit of table or instance properties changes no fixed property.
+
+    Raises:
+        PropertiesInvalid: a name, id or schema would change; says what to do instead (rules SCH-9,
+            TBL-3).
+    """
+    failures = {}
+    for name, known in (TABLE_PROPERTIES_BY_NAME | INSTANCE_PROPERTIES_BY_NAME).items():
+        old, new = given_text(before, name), given_text(after, name)
+        if known.editable or old == new:
+            continue
+        advice = _INSTEAD.get(name, "It was fixed when it was made.")
+        failures[name] = f"{name} cannot be changed here from {old!r} to {new!r}. {advice}"
+    if failures:
+        raise PropertiesInvalid(failures)
+
+
+def unknown_table_properties(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of a table's properties that are unknown, sorted. They are stored."""
+    return tuple(sorted(name for name in values if not is_known(name, TABLE_PROPERTIES_BY_NAME)))
+
+
+def unknown_instance_properties(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of an instance's properties that are unknown, sorted. They are stored."""
+    return tuple(sorted(name for name in values if not is_known(name, INSTANCE_PROPERTIES_BY_NAME)))
+
+
+def table_property_warnings(given: Mapping[str, str | None]) -> list[str]:
+    """Return a warning for each property of a table that is stored but has no effect."""
+    return without_effect(given, TABLE_PROPERTIES_BY_NAME)
+
+
+def instance_property_warnings(given: Mapping[str, str | None]) -> list[str]:
+    """Return a warning for each property of an instance that is stored but has no effect."""
+    return without_effect(given, INSTANCE_PROPERTIES_BY_NAME)
+
+
+def _read_schema(text: str) -> Schema:
+    try:
+        return Schema.from_json(text)
+    except SchemaInvalid as error:
+        raise PropertiesInvalid({SCHEMA: f"{SCHEMA} is {text!r}: {error}."}) from None
+
+
+def _failures(values: Mapping[str, str], known: Iterable[Property]) -> dict[str, str]:
+    failures: dict[str, str] = {}
+    for each in known:
+        text = given_text(values, each.name)
+        if text is None:
+            if each.required:
+                failures[each.name] = f"{each.name} is not set, but it must be: {each.description}"
+            continue
+        try:
+            each.parse(text)
+        except PropertiesInvalid as error:
+            failures |= error.failures
+    return failures
+
+
+def _raise_in_order(failures: dict[str, str], order: Mapping[str, Property]) -> None:
+    if failures:
+        names = [*(name for name in order if name in failures), *sorted(failures.keys() - order)]
+        raise PropertiesInvalid({name: failures[name] for name in names})
