@@ -42,9 +42,6 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.ports.objects import Objects
-from sleeper.spark.compaction import compaction_runner
-from sleeper.spark.data_source.open_table import cached_table_reader
-from sleeper.spark.separate_jobs import AT_ONCE as SPARK_JOBS_AT_ONCE
 from sleeper.state.commit import SweepGuard, replace_files
 from sleeper.state.plans.claims import ClaimedJob, claimed_job
 from sleeper.state.plans.compactions import CompactionPlan, CompactionSettings, plan_compactions
@@ -54,7 +51,6 @@ from sleeper.state.transactions.files import Claim, ReleaseClaims, ReplaceFiles
 from sleeper.tables.claims import JobClaims, expired_released, lease_of, release_expired_jobs
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.push_down import push_down_references, pushed_down
-from sleeper.tables.spark import open_for_spark
 from sleeper.tables.worker_processes import run_pieces
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -160,12 +156,11 @@ def compact(
     watch: CompactionWatch | None = None,
 ) -> CompactionSummary:
     """Merge files, leaf by leaf (`Table.compact`)."""
-    reading, run = _runner(table, workers, spark, watch)
+    reading, run, jobs_max = _runner(table, workers, spark, watch)
     released = release_expired_jobs(lease_of(table), store=table.store)
     moved = push_down_references(table).moved
     first, stopped = _plan(table, table.store.refresh(), all_files=all_files), False
     ended: list[CompactionJobResult] = []
-    jobs_max = 2 * workers if spark is None else SPARK_JOBS_AT_ONCE
     with _claims_of_run(table, jobs_max, watch) as held:
         again = (lambda at: _plan(table, at, all_files=True).jobs) if all_files else None
         rounds = held.rounds(_in_order(first, watch), again)
@@ -195,22 +190,27 @@ def _runner(
     workers: int,
     spark: SparkSession | None,
     watch: CompactionWatch | None,
-) -> tuple[Callable[[], TableReader], Runner]:
-    """Return a function that opens the table where jobs run, and the runner of jobs."""
+) -> tuple[Callable[[], TableReader], Runner, int]:
+    """Return a function that opens the table where jobs run, the runner, and how many it takes."""
     if watch is not None and (workers != 1 or spark is not None):
         raise BadRequest("watch= follows jobs of this process: leave out workers= and spark=")
     if spark is None:
         # This process uses its readers; each worker process opens new ones.
         reading = (lambda: table.reader) if workers == 1 else table.open_reader
-        return reading, partial(run_pieces, workers=workers)
+        return reading, partial(run_pieces, workers=workers), 2 * workers
     if workers != 1:
         raise BadRequest(
             f"workers={workers} starts processes on this machine, and spark= uses Spark's workers: "
             "leave one of them out"
         )
+    from sleeper.spark.compaction import compaction_runner
+    from sleeper.spark.data_source.open_table import cached_table_reader
+    from sleeper.spark.separate_jobs import AT_ONCE
+    from sleeper.tables.spark import open_for_spark
+
     files = open_for_spark(table).table_files
-    title = f"sleeper: compact {table.name}"
-    return partial(cached_table_reader, files), compaction_runner(spark, files.files, title=title)
+    run = compaction_runner(spark, files.files, title=f"sleeper: compact {table.name}")
+    return partial(cached_table_reader, files), run, AT_ONCE
 
 
 def _claims_of_run(table: OpenTable, jobs_max: int, watch: CompactionWatch | None) -> JobClaims:
