@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,7 @@ from sleeper.lookup.plain_pages import PlainByteArrays, PlainPages, joined_byte_
 # A set of rows is two arrays, `starts` and `ends`: ascending, disjoint, half-open ranges.
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
+class Cover(NamedTuple):
     """The pages that contain some rows, and the positions of these rows in the concatenated pages.
 
     Attributes:
@@ -142,8 +141,7 @@ _MANY_PAGES = 4
 """From so many pages of differences on pyarrow reads them, which takes 0.1 ms to begin with."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
+class PageRequest(NamedTuple):
     """Pages of one column to read.
 
     Attributes:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +34,7 @@ _PATHS = {
 """By Parquet's number of the physical type."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundColumn:
+class BoundColumn(NamedTuple):
     """A column of the table, found in a file.
 
     Attributes:
@@ -51,8 +49,7 @@ class BoundColumn:
     plain: DecodePath
 
 
-@dataclass(frozen=True, slots=True)
-class WantedColumns:
+class WantedColumns(NamedTuple):
     """The columns of a file that a look-up needs.
 
     Attributes:
@@ -188,7 +185,7 @@ def _may_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
 # find a key by bisection.
 
 Ints = npt.NDArray[np.int64]
-Key = int | bytes
+KeyItem = int | bytes
 """A key value in comparable form: days, ticks and integers as int, strings as UTF-8 bytes."""
 
 _FIXED: dict[int, np.dtype[Any]] = {
@@ -207,7 +204,7 @@ class Values(Protocol):
         """The number of values."""
         ...
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """Return the positions [low, high) that equal `key`; those from `start` to `end` ascend."""
         ...
 
@@ -224,8 +221,7 @@ class Values(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(NamedTuple):
     """Positions of found keys: key `places[i]` is at positions [starts[i], ends[i])."""
 
     starts: Ints
@@ -269,7 +265,7 @@ class FixedWidthValues:
         self._type = arrow_type
         self.count = count
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
         part = self._numbers[start:end]
         low = start + int(part.searchsorted(key, "left"))
@@ -307,7 +303,7 @@ class OptionalValues:
         self._present = present
         self.count = len(present)
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`.
 
         Raises:
@@ -375,7 +371,7 @@ class ArrowValues:
         self._array = array
         self.count = len(array)
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
         comparable = comparable_array(self._array)
         return bisect_values(lambda row: comparable[row].as_py(), key, start, end)

@@ -8,9 +8,8 @@ decoded key values equal the key's. So a damaged index can only hide rows, and a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,7 @@ from sleeper.lookup.column_reader import (
 from sleeper.lookup.columns import (
     BoundColumn,
     Ints,
-    Key,
+    KeyItem,
     Matches,
     Values,
     WantedColumns,
@@ -46,8 +45,7 @@ ROUND_BYTES = 8 << 20
 not faster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class KeyRows(NamedTuple):
     """Rows of one row group, as ascending ranges; `places` has the place of each range's key."""
 
     group: int
@@ -58,7 +56,7 @@ class Found:
 
 def find_rows(
     index: ParquetIndex, keys: LookupKeys, wanted: WantedColumns, read: ReadRanges
-) -> list[Found]:
+) -> list[KeyRows]:
     """Find the rows of all keys in a file.
 
     The indexes of every wanted column are loaded with those of the keys, in one round.
@@ -96,7 +94,7 @@ def _find_one(
     keys: LookupKeys,
     columns: WantedColumns,
     read: ReadRanges,
-) -> Found | None:
+) -> KeyRows | None:
     """Find one key by bisection: first of pages by their bounds, then of values in them."""
     start, end = 0, index.footer.row_counts[group]
     for number, column in enumerate(columns.keys):
@@ -111,7 +109,7 @@ def _find_one(
         if start == end:
             return None
     one = np.zeros(1, np.int64)
-    return Found(group, one + start, one + end, one)
+    return KeyRows(group, one + start, one + end, one)
 
 
 def narrowed_rows(
@@ -164,7 +162,7 @@ def _find_between(
     index: ParquetIndex,
     group: int,
     column: BoundColumn,
-    key: Key,
+    key: KeyItem,
     rows: tuple[int, int],
     read: ReadRanges,
 ) -> tuple[int, int]:
@@ -184,7 +182,7 @@ def _find_between(
 def _all_but_ends(
     index: ParquetIndex,
     whole: PageRequest,
-    key: Key,
+    key: KeyItem,
     rows: tuple[int, int],
     read: ReadRanges,
 ) -> tuple[int, int] | None:
@@ -215,7 +213,7 @@ def _find_many(
     keys: LookupKeys,
     wanted: WantedColumns,
     read: ReadRanges,
-) -> list[Found]:
+) -> list[KeyRows]:
     """Find all keys, column by column: read pages that may contain some, and keep matches."""
     index.load_filters(groups, wanted.key_leaves, read)
     possible = {group: _possible(index, group, keys, wanted) for group in groups}
@@ -257,7 +255,7 @@ def _possible(
     return PossibleKeys(keys, int(first), int(end), index.filters(group, wanted.key_leaves))
 
 
-def _selected(part: Found, cover: Cover, matches: Matches, places: Ints) -> Found:
+def _selected(part: KeyRows, cover: Cover, matches: Matches, places: Ints) -> KeyRows:
     """Keep the matches inside the rows of a part; convert positions to rows.
 
     `places` has the place of each key that was looked for.
@@ -274,35 +272,37 @@ def _selected(part: Found, cover: Cover, matches: Matches, places: Ints) -> Foun
     kept = np.flatnonzero(starts < ends)
     shift = (part.starts - cover.starts)[run[kept]]
     found = places[matches.places[some[kept]]]
-    return Found(part.group, starts[kept] + shift, ends[kept] + shift, found)
+    return KeyRows(part.group, starts[kept] + shift, ends[kept] + shift, found)
 
 
-def _candidate(index: ParquetIndex, group: int, some: PossibleKeys, column: BoundColumn) -> Found:
+def _candidate(index: ParquetIndex, group: int, some: PossibleKeys, column: BoundColumn) -> KeyRows:
     """Return the rows of all pages that may hold a first key value."""
     first_rows = index.locations(group, column.leaf).first_rows
     low, high = pages_of_keys(index.bounds(group, column.leaf), some.distinct_bounds[0])
     pages = covered(low, high, len(first_rows) - 1)
     starts, ends, places = as_ranges(pages, np.zeros(len(pages), np.int64))
-    return Found(group, first_rows[starts], first_rows[ends], places)
+    return KeyRows(group, first_rows[starts], first_rows[ends], places)
 
 
 def _narrowed(
     index: ParquetIndex,
-    found: Found,
+    found: KeyRows,
     keys: LookupKeys,
     some: PossibleKeys,
     number: int,
     column: BoundColumn,
-) -> Found:
+) -> KeyRows:
     """Keep only rows in pages that may hold some value of this key column."""
     bounds = index.bounds(found.group, column.leaf)
     pages = pages_with_any(bounds, keys.distinct_bounds[number][some.distinct(number)])
     first_rows = index.locations(found.group, column.leaf).first_rows
     starts, ends, which = clip(found.starts, found.ends, first_rows, pages)
-    return Found(found.group, starts, ends, found.places[which])
+    return KeyRows(found.group, starts, ends, found.places[which])
 
 
-def _matched(part: Found, values: pa.Array, keys: LookupKeys, number: int, among: Ints) -> Found:
+def _matched(
+    part: KeyRows, values: pa.Array, keys: LookupKeys, number: int, among: Ints
+) -> KeyRows:
     """Keep the rows whose prefix of key columns, with this one, is the prefix of some key.
 
     Args:
@@ -322,12 +322,12 @@ def _matched(part: Found, values: pa.Array, keys: LookupKeys, number: int, among
     places = prefixes.searchsorted(codes)
     exact = np.flatnonzero(prefixes[np.minimum(places, len(prefixes) - 1)] == codes)
     rows = positions(part.starts, part.ends)[hit[exact]]
-    return Found(part.group, *as_ranges(rows, places[exact]))
+    return KeyRows(part.group, *as_ranges(rows, places[exact]))
 
 
 def read_rows(
-    index: ParquetIndex, found: Sequence[Found], columns: Sequence[BoundColumn], read: ReadRanges
-) -> Iterator[tuple[Found, list[pa.Array]]]:
+    index: ParquetIndex, found: Sequence[KeyRows], columns: Sequence[BoundColumn], read: ReadRanges
+) -> Iterator[tuple[KeyRows, list[pa.Array]]]:
     """Read columns of rows, in as few rounds as `ROUND_BYTES` allows.
 
     Yields:
@@ -343,10 +343,10 @@ def read_rows(
 
 
 def _read_values(
-    index: ParquetIndex, found: Sequence[Found], columns: Sequence[BoundColumn], read: ReadRanges
-) -> Iterator[tuple[Found, list[tuple[Cover, Values]]]]:
+    index: ParquetIndex, found: Sequence[KeyRows], columns: Sequence[BoundColumn], read: ReadRanges
+) -> Iterator[tuple[KeyRows, list[tuple[Cover, Values]]]]:
     """Read the pages of rows; yield each part with one cover and its values for each column."""
-    parts: list[Found] = []
+    parts: list[KeyRows] = []
     requests: list[PageRequest] = []
     size = 0
     for part in (part for each in found for part in _cut_by_size(index, each, columns)):
@@ -362,8 +362,8 @@ def _read_values(
 
 
 def _read_round(
-    index: ParquetIndex, parts: Sequence[Found], requests: Sequence[PageRequest], read: ReadRanges
-) -> Iterator[tuple[Found, list[tuple[Cover, Values]]]]:
+    index: ParquetIndex, parts: Sequence[KeyRows], requests: Sequence[PageRequest], read: ReadRanges
+) -> Iterator[tuple[KeyRows, list[tuple[Cover, Values]]]]:
     decoded = read_requests(index, requests, read)
     pairs = [(request.cover, values) for request, values in zip(requests, decoded, strict=True)]
     width = len(requests) // len(parts)
@@ -372,8 +372,8 @@ def _read_round(
 
 
 def _cut_by_size(
-    index: ParquetIndex, found: Found, columns: Sequence[BoundColumn]
-) -> Iterator[Found]:
+    index: ParquetIndex, found: KeyRows, columns: Sequence[BoundColumn]
+) -> Iterator[KeyRows]:
     """Divide rows so that the pages of each part have about `ROUND_BYTES` or less."""
     if len(found.starts) == 0:
         return
@@ -391,4 +391,4 @@ def _cut_by_size(
     breaks = [0, *(np.flatnonzero(window[1:] != window[:-1]) + 1).tolist(), len(starts)]
     for first, end in pairwise(breaks):
         places = found.places[which[first:end]]
-        yield Found(found.group, starts[first:end], ends[first:end], places)
+        yield KeyRows(found.group, starts[first:end], ends[first:end], places)

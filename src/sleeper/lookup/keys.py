@@ -1,17 +1,115 @@
-"""The keys of one look-up, in the forms that are compared with bounds and values."""
+"""The keys of one look-up: from what a caller gives, to the forms in which pages are searched.
+
+1. `one_key_batch` and `key_batch` make one RecordBatch of row keys: checked, sorted, distinct
+2. `LookupKeys` has their values in the forms of bounds, filters and pages, each made at first use
+3. `PossibleKeys` are those that one row group may hold
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from struct import pack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.lookup.columns import Ints, Key, comparable_array
+from sleeper.columns.any_values import checked_column
+from sleeper.columns.type_traits import key_traits_of
+from sleeper.errors import QueryInvalid
+from sleeper.lookup.columns import Ints, KeyItem, comparable_array
 from sleeper.lookup.parquet.bloom import BloomFilter, FilterKey, Hashes, filter_key, hash_array
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds
+from sleeper.model.keys import Key
+from sleeper.model.queries import key_values
+from sleeper.model.schema import Schema
+
+
+def one_key_batch(key: Key, arrow_schema: pa.Schema) -> pa.RecordBatch:
+    """Return one complete, checked row key as a batch of one row."""
+    fields = [arrow_schema.field(place) for place in range(len(key))]
+    arrays = [one_value(value, field.type) for value, field in zip(key, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def one_value(value: Any, kind: pa.DataType) -> pa.Array:
+    """Return an array of one value, made from its bytes: `pa.array` would import pandas."""
+    item = key_traits_of(kind).to_item(value)
+    if isinstance(item, bytes):
+        ends = pa.py_buffer(pack("<ii", 0, len(item)))
+        return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(item)])
+    width = "<i" if kind.bit_width == 32 else "<q"
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(pack(width, item))])
+
+
+def key_batch(keys: object, schema: Schema, arrow_schema: pa.Schema) -> pa.RecordBatch:
+    """Return many complete row keys as one batch, sorted and without repeats.
+
+    Args:
+        keys: For one row key field, a sequence of its values, or an Arrow or NumPy array of
+            them. For several, tuples or mappings of field name to value, each of a complete key.
+
+    Raises:
+        QueryInvalid: a value does not fit its field, is null, or a key is not complete.
+    """
+    fields = [arrow_schema.field(field.name) for field in schema.row_keys]
+    columns = _key_columns(keys, schema, fields)
+    table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count:
+            raise QueryInvalid(f"{column.null_count} of the keys have no value for {name!r}")
+    distinct = table.group_by(table.column_names, use_threads=False).aggregate([])
+    order = [(name, "ascending") for name in table.column_names]
+    ordered = distinct.take(pc.sort_indices(distinct, sort_keys=order)).combine_chunks()
+    batches = ordered.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def key_rows(batch: pa.RecordBatch) -> list[Key]:
+    """Return the keys of a batch as tuples of Python values."""
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _key_columns(keys: object, schema: Schema, fields: list[pa.Field]) -> list[pa.ChunkedArray]:
+    """Return the values of each key field, in exactly its type."""
+    if isinstance(keys, str | bytes):
+        raise QueryInvalid(f"{keys!r} is one key; did you mean key={keys!r}?")
+    parts = [keys] if len(fields) == 1 and not _has_parts(keys) else _parts(keys, schema)
+    return [_column(values, field) for values, field in zip(parts, fields, strict=True)]
+
+
+def _column(values: object, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return checked_column(values, field.type)
+    except TypeError as error:
+        raise QueryInvalid(f"keys must be a sequence of row keys: {error}") from None
+    except ValueError as error:
+        raise QueryInvalid(
+            f"keys=[...] has values that do not fit key field {field.name!r}: {error}"
+        ) from None
+
+
+def _parts(keys: object, schema: Schema) -> list[list[Any]]:
+    """Return the values of each field from complete keys, which are tuples or mappings."""
+    if not isinstance(keys, Iterable) or isinstance(keys, Mapping):
+        raise QueryInvalid(f"keys must be a sequence of row keys, not {type(keys).__name__}")
+    whole = [key_values(schema, key) for key in keys]
+    names = schema.row_key_names
+    for place, values in enumerate(whole):
+        if len(values) < len(names):
+            raise QueryInvalid(
+                f"keys=[...] needs whole row keys ({', '.join(names)}), unlike number {place}: "
+                f"{values!r}; query a prefix by key=, or several by regions=[...]"
+            )
+    return [[values[name] for values in whole] for name in names]
+
+
+def _has_parts(keys: object) -> bool:
+    if isinstance(keys, pa.Array | pa.ChunkedArray) or not isinstance(keys, Sequence):
+        return False
+    return any(issubclass(cls, Mapping | tuple | list) for cls in set(map(type, keys)))
 
 
 class LookupKeys:
@@ -34,7 +132,7 @@ class LookupKeys:
         return len(self._columns)
 
     @cached_property
-    def first(self) -> tuple[Key, ...]:
+    def first(self) -> tuple[KeyItem, ...]:
         """The first key's values, one a column."""
         return tuple(column[0].as_py() for column in self._columns)
 
@@ -180,7 +278,7 @@ def _longest(values: pa.Array) -> int:
     return pc.max(pc.binary_length(values)).as_py() or 0
 
 
-def key_bound(key: Key) -> Bounds:
+def key_bound(key: KeyItem) -> Bounds:
     """Return one key value, comparable with page bounds."""
     if isinstance(key, int):
         return np.array([key], np.int64)

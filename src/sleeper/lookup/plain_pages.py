@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from sleeper.lookup.columns import (
     ArrowValues,
     FirstValues,
     Ints,
-    Key,
+    KeyItem,
     Matches,
     bisect_values,
     find_sorted,
@@ -41,8 +41,7 @@ _DELTAS = frozenset((DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY))
 levels of version 1 pages in their own way."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainPages:
+class PlainPages(NamedTuple):
     """The concatenated content of pages of a flat column, as PLAIN has it or nearly so.
 
     Attributes:
@@ -238,7 +237,7 @@ class PlainByteArrays:
         self._view: EvenByteArrays | ByteArrayView | ArrowValues | None = None
         self.count = count
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
         # Most pages that may contain a key do not: then its bytes do not occur in the page.
         if (
@@ -276,7 +275,7 @@ class EvenByteArrays:
         self._type = arrow_type
         self.count = count
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
         data, stride, prefix = self._data, self._stride, self._prefix
         return bisect_values(
@@ -349,7 +348,7 @@ class JoinedByteArrays:
         ends = self._ends[rows] + shifts
         return ends - self._lengths[rows], ends
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
 
         def value_at(row: int) -> bytes:
@@ -431,7 +430,7 @@ class ByteArrayView:
         self._type = arrow_type
         self.count = len(prefixes) - 1
 
-    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
         data, prefixes = self._data, self._prefixes
         return bisect_values(

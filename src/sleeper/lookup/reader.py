@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.columns import WantedColumns
-from sleeper.lookup.key_batch import check_key_order
-from sleeper.lookup.key_search import Found, find_rows, read_rows
+from sleeper.lookup.key_order import check_key_order
+from sleeper.lookup.key_search import KeyRows, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
 from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_end
 from sleeper.lookup.parquet_index import IndexCache, ParquetIndex, SingleFlight
@@ -35,8 +34,7 @@ MANY_KEYS = 256
 threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """The arguments of one call, for every file."""
 
     keys: LookupKeys
@@ -309,7 +307,7 @@ class LookupReader:
 
 def _table(
     index: ParquetIndex,
-    found: Sequence[Found],
+    found: Sequence[KeyRows],
     call: _Call,
     wanted: WantedColumns,
     read: ReadRanges,

@@ -215,7 +215,7 @@ class TableHandle:
             opened = self._open(record)
         elif opened.record.properties != record.properties:
             opened = self._open(record, before=opened)
-        elif opened.record != record:
+        elif opened.record is not record and opened.record != record:
             opened = replace(opened, record=record, name=record.name)
         # Threads may adopt concurrently: each uses its own result.
         self._record, self._properties, self._opened = record, opened.properties, opened

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
-from sleeper.lookup.key_batch import key_batch, key_rows
+from sleeper.lookup.keys import key_batch, key_rows
 from sleeper.model.queries import (
     NotGiven,
     RegionRequest,

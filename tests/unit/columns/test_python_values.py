@@ -22,7 +22,7 @@ from sleeper.columns.type_traits import arrow_type
 from sleeper.engine.arrow_schema import conform, to_arrow
 from sleeper.engine.inputs.sources import batches_of_dicts
 from sleeper.errors import InputSchemaMismatch, QueryInvalid
-from sleeper.lookup.key_batch import key_batch, key_rows
+from sleeper.lookup.keys import key_batch, key_rows
 from sleeper.model.queries import exact_key
 from sleeper.model.schema import KEY_TYPES, DecimalType, Field, ListType, MapType, Primitive, Schema
 from tests.soak import tries

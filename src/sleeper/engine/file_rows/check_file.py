@@ -17,8 +17,8 @@ from sleeper.engine.writing.sketch import Distribution, Sketches
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.lookup.columns import Ints, comparable_array
-from sleeper.lookup.key_batch import first_out_of_order
-from sleeper.lookup.key_search import Found, read_rows
+from sleeper.lookup.key_order import first_out_of_order
+from sleeper.lookup.key_search import KeyRows, read_rows
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
@@ -435,7 +435,7 @@ class FileChecker:
                 first = None
                 index.load([group], leaves, (), read)
             start = np.zeros(1, np.int64)
-            whole = [Found(group, start, start + count, start)]
+            whole = [KeyRows(group, start, start + count, start)]
             for part, arrays in read_rows(index, whole, columns, read):
                 keys = pa.RecordBatch.from_arrays(arrays, names=[*self._schema.key_names])
                 checks.add(KeyBatch(group, int(part.starts[0]), keys), index, first)

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from sleeper.engine.scan.verified_pages import key_value
 from sleeper.lookup.column_reader import as_ranges
 from sleeper.lookup.columns import comparable_array
-from sleeper.lookup.key_batch import merge_small, one_value
-from sleeper.lookup.key_search import Found, read_rows
-from sleeper.lookup.keys import key_bound
+from sleeper.lookup.key_order import merge_small
+from sleeper.lookup.key_search import KeyRows, read_rows
+from sleeper.lookup.keys import key_bound, one_value
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
@@ -118,7 +118,7 @@ class _Table:
 class _Choice:
     """The rows of a file's pages that may have keys of some regions, and the pages' bytes."""
 
-    found: tuple[Found, ...]
+    found: tuple[KeyRows, ...]
     rows: int
     size_bytes: int
 
@@ -141,14 +141,14 @@ def _choose(
         return None
     leaves = tuple(leaf for name in table.columns for leaf in bound[name].column.leaves)
     index.load(groups, leaves, (key_leaf,), read)
-    found, rows, size = list[Found](), 0, 0
+    found, rows, size = list[KeyRows](), 0, 0
     for group in groups:
         pages = places_between(index.bounds(group, key_leaf), limits)
         if not len(pages):
             continue
         firsts = index.locations(group, key_leaf).first_rows
         starts, ends, places = as_ranges(pages, np.zeros(len(pages), np.int64))
-        found.append(Found(group, firsts[starts], firsts[ends], places))
+        found.append(KeyRows(group, firsts[starts], firsts[ends], places))
         own = int((firsts[ends] - firsts[starts]).sum())
         rows += own
         chunks = sum(index.chunk(group, leaf).size for leaf in leaves)
@@ -182,7 +182,7 @@ def places_between(bounds: PageBounds, limits: Sequence[tuple[Any, Any]]) -> Any
 def _read(
     table: _Table,
     regions: Sequence[Region],
-    found: Sequence[Found],
+    found: Sequence[KeyRows],
     index: ParquetIndex,
     read: ReadRanges,
 ) -> list[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from sleeper.engine.scan.regions import disjoint_regions
 from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFailed
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
-from sleeper.lookup.key_batch import key_batch, key_rows
+from sleeper.lookup.keys import key_batch, key_rows
 from sleeper.model.files import FileReference
 from sleeper.model.formats.query_json import regions_to_json
 from sleeper.model.keys import checked_value, key_type, value_to_json

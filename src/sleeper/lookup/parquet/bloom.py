@@ -8,7 +8,7 @@ Source: parquet-format, BloomFilter.md and parquet.thrift (BloomFilterHeader).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,7 @@ _MANY_SALTS = np.array(_SALTS, np.uint32)
 _HALF = np.uint64(32)
 
 
-@dataclass(frozen=True, slots=True)
-class FilterKey:
+class FilterKey(NamedTuple):
     """A value in the form that filters look up.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sleeper.errors import StorageFailed
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
@@ -40,8 +40,7 @@ REMOTE_HELD_BYTES_MAX = 4 << 20
 """`HELD_BYTES_MAX`, where a request takes long."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileEnd:
+class FileEnd(NamedTuple):
     """The content of the end of a file.
 
     Attributes:

@@ -6,8 +6,7 @@ overlap, and counts must add up. Source: parquet-format, parquet.thrift (FileMet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sleeper.lookup.parquet.compact_protocol import (
     LIST,
@@ -36,8 +35,7 @@ COLUMN_CHUNK_BYTES = 1500
 kB)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """One physical column, as the file's schema describes it.
 
     Attributes:
@@ -55,8 +53,7 @@ class Leaf:
     element: dict[int, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TopColumn:
+class TopColumn(NamedTuple):
     """One column of the table: one leaf if it is flat, several if it is a map or a struct.
 
     Attributes:
@@ -70,8 +67,7 @@ class TopColumn:
     is_flat: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnChunk:
+class ColumnChunk(NamedTuple):
     """One leaf's pages in one row group. Offsets and sizes in bytes; 0 or None where absent.
 
     `bloom_filter` is also None if the writer does not record the length of its filter.
@@ -101,8 +97,7 @@ class ColumnChunk:
         return not DICTIONARY_ENCODINGS.isdisjoint(self.encodings)
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(NamedTuple):
     """The content of a footer.
 
     Attributes:

@@ -7,8 +7,8 @@ schema elements are copied unchanged from the data file; only the footer is writ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,7 @@ from sleeper.lookup.parquet.footer import MAGIC, REQUIRED, ColumnChunk, Leaf, To
 from sleeper.lookup.parquet.pages import DATA_PAGE, PLAIN, RLE, Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class LeafPages:
+class LeafPages(NamedTuple):
     """Some pages of one leaf.
 
     Attributes:
@@ -43,8 +42,7 @@ class LeafPages:
     value_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPages:
+class GroupPages(NamedTuple):
     """Pages of one row group that hold the same rows.
 
     Attributes:

@@ -10,8 +10,7 @@ Source: parquet-format, PageIndex.md and parquet.thrift (OffsetIndex, ColumnInde
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,7 @@ _HIGHEST = b"\xff" * BOUND_WIDTH_MAX
 _INT_WIDTHS = {1: 4, 2: 8}
 
 
-@dataclass(frozen=True, slots=True)
-class PageLocations:
+class PageLocations(NamedTuple):
     """The places of the pages of one column chunk.
 
     Attributes:
@@ -81,8 +79,7 @@ class PageLocations:
             raise ValueError("an offset index does not fit its column chunk")
 
 
-@dataclass(frozen=True, slots=True)
-class PageBounds:
+class PageBounds(NamedTuple):
     """Bounds of the values in the pages of one key column: `minimums[i] <= value <=
     maximums[i]`.
     """

@@ -20,8 +20,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ _END = struct.Struct("<II8s")
 SEAL_BYTES_MIN = _END.size
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(NamedTuple):
     """The checksums of one file.
 
     Attributes:
@@ -161,8 +159,7 @@ PAGE_SUMS_END_BYTES = _END.size
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PageSums:
+class PageSums(NamedTuple):
     """The places of the sums of each column chunk.
 
     Attributes:

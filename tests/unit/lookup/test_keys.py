@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.errors import QueryInvalid
-from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
+from sleeper.lookup.keys import key_batch, key_rows, one_key_batch
 from sleeper.model.schema import Field, Primitive, Schema
 from tests.unit.key_values import KEY_VALUES
 
