@@ -59,11 +59,6 @@ class Source:
             return ast.parse(self.text, self.name)
 
     @cached_property
-    def dump(self) -> str:
-        """Its syntax tree as text, to be compared: comments and spaces are not in it."""
-        return ast.dump(self.tree)
-
-    @cached_property
     def _nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
         nodes = defaultdict(list)
         for node in ast.walk(self.tree):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.house.sources import PACKAGE, ROOT, Source, check_none, read
+from tools.mutants.__main__ import Outcome, Row, only_caught_by_the_bug
 from tools.mutants.bug import Bug, all_bugs
 
 
@@ -20,12 +21,27 @@ def text_is_not_there_once(bug: Bug, source: Source) -> str:
 
 def leaves_no_other_code(bug: Bug, source: Source) -> str:
     """What is wrong with the code that a bug leaves."""
+    right = around(bug, source)
+    wrong = right.replace(bug.right, bug.wrong)
     try:
-        broken = ast.parse(source.text.replace(bug.right, bug.wrong))
+        broken = ast.parse(wrong)
     except SyntaxError as error:
         return f"what it leaves of {source.name} is no Python: {error.msg}"
-    same = ast.dump(broken) == source.dump
+    same = ast.dump(broken) == ast.dump(ast.parse(right))
     return f"it changes nothing in {source.name}" if same else ""
+
+
+def around(bug: Bug, source: Source) -> str:
+    """The statements of a module, whole, that have the text of a bug, wherever that is."""
+    starts = [
+        min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))]) - 1
+        for node in source.tree.body
+    ]
+    first = source.text.count("\n", 0, max(source.text.find(bug.right), 0))
+    last = first + bug.right.count("\n")
+    begin = max((start for start in starts if start <= first), default=0)
+    end = min((start for start in starts if start > last), default=None)
+    return "".join(source.text.splitlines(keepends=True)[begin:end])
 
 
 def names_missing_tests(bug: Bug) -> str:
@@ -113,3 +129,20 @@ def test_a_bug_that_does_not_fit_is_found(change, answers):
 
     assert [answer in each for answer, each in zip(answers, found, strict=True)] == [True] * 3
     assert [bool(each) for each in found] == [bool(answer) for answer in answers]
+
+
+def test_a_test_that_fails_without_a_bug_has_caught_none(capsys):
+    """Given two bugs, where the test of one fails on a copy without a bug, then that is no catch."""
+    rows = [Row(bug=name, caught_by=f"tests/{name}.py::t", took_s=1) for name in ("a", "b")]
+    without = Outcome(code=1, failed=("tests/b.py::t",), output="", took_s=1)
+
+    judged = only_caught_by_the_bug(rows, [without])
+
+    assert [(row.bug, row.caught_by) for row in judged] == [("a", "tests/a.py::t"), ("b", "")]
+    assert "b: NOT CAUGHT: without it the test fails too: tests/b.py::t" in capsys.readouterr().out
+
+
+def test_copies_without_a_bug_that_do_not_run_are_no_answer():
+    """Given a run without a bug that did not end, then nothing is said of what caught bugs."""
+    with pytest.raises(RuntimeError, match="do not run on a copy without a bug: no end after 9 s"):
+        only_caught_by_the_bug([], [Outcome(code=None, failed=(), output="", took_s=9)])

@@ -3,41 +3,38 @@
     python -m tools.mutants                  all of them
     python -m tools.mutants entry-overwritten first-file-only
 
-The bugs are in bugs/, a module for each area. The tests that are to catch one also run on a copy
-without it: were they to fail there, it would mean nothing that they fail with it. The checkout is
-not touched.
+The bugs are in bugs/, a module for each area. With a bug, its tests run until the first fails. At
+the end all tests that failed so run on copies without a bug: a test that fails there too has caught
+nothing. The checkout is not touched.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from ..run_figures import commit_of, leave  # type: ignore[import-not-found]  # mypy: flat
+from . import one_run
 from .bug import Bug, all_bugs
-from .one_source import BROKEN, MODULE, SOURCE
+from .one_source import BROKEN, FAILED, MODULE, SOURCE
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 600
-PYTEST = (
-    *(sys.executable, "-m", "pytest", "--quiet", "--exitfirst", "--tb=line", "-rfE"),
-    *("-p", "no:cacheprovider", "-p", "tools.mutants.one_source", "--hypothesis-profile=mutants"),
-)
-RUNNING: set[subprocess.Popen[str]] = set()
-FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+"""Of a run with a bug. One without is of many tests, and may take longer."""
+LIMIT_WITHOUT_S = 3_600
+AT_ONCE = 25
+"""How many of the tests that caught bugs run in one process without a bug."""
+RUNNING: set[BaseProcess] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +43,22 @@ class Outcome:
 
     Attributes:
         code: The exit code of pytest; None where it took too long.
-        failed: The test that failed first.
+        failed: The tests that failed, in the order in which they ran.
         output: What pytest printed.
         took_s: Seconds.
     """
 
     code: int | None
-    failed: str
+    failed: tuple[str, ...]
     output: str
     took_s: float
 
     @property
     def says(self) -> str:
-        """The test that failed, or else what pytest told last."""
+        """What pytest told last."""
         if self.code is None:
-            return f"no end after {LIMIT_S} s"
-        return self.failed or self.output.strip().rpartition("\n")[2]
+            return f"no end after {self.took_s:.0f} s"
+        return self.output.strip().rpartition("\n")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,34 +96,33 @@ def main(names: Sequence[str]) -> int:
 
 
 def run_all(bugs: Sequence[Bug], folder: Path) -> list[Row]:
-    """Run the tests without any bug and with each; print a line for each bug that has run.
+    """Run the tests of each bug with it, then without any those that failed; return the rows.
 
-    As many runs at once as there are processors.
+    As many runs at once as there are processors. A line is printed for each bug that has run.
     """
-    selections = dict.fromkeys(bug.tests for bug in bugs)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        without = {
-            tests: pool.submit(run_tests, folder / f"without-{number}", tests)
-            for number, tests in enumerate(selections)
-        }
-        runs = {bug: pool.submit(run_tests, folder / bug.name, bug.tests, bug) for bug in bugs}
         try:
-            return [judge(bug, run, without[bug.tests]) for bug, run in runs.items()]
+            runs = {bug: pool.submit(run_with, bug, folder / bug.name) for bug in bugs}
+            rows = [judge(bug, run.result()) for bug, run in runs.items()]
+            caught_by = sorted({row.caught_by for row in rows if row.caught_by})
+            parts = [caught_by[at : at + AT_ONCE] for at in range(0, len(caught_by), AT_ONCE)]
+            without = [
+                pool.submit(run_tests, folder / f"without-{number}", part)
+                for number, part in enumerate(parts)
+            ]
+            return only_caught_by_the_bug(rows, [run.result() for run in without])
         except BaseException:  # Ctrl-C, or a bug that does not fit the code
             pool.shutdown(wait=False, cancel_futures=True)
             for process in [*RUNNING]:
-                kill(process)
+                one_run.kill(process)
             raise
 
 
-def judge(bug: Bug, run: Future[Outcome], without: Future[Outcome]) -> Row:
-    """Wait for a bug's run, print its line, and return its row of the table."""
-    outcome, before = run.result(), without.result()
+def judge(bug: Bug, outcome: Outcome) -> Row:
+    """Print a bug's line, and return its row of the table."""
     caught_by, why_not = "", ""
-    if before.code != 0:
-        why_not = f"without it the tests fail too: {before.says}"
-    elif outcome.code == pytest.ExitCode.TESTS_FAILED:
-        caught_by = outcome.failed
+    if outcome.code == pytest.ExitCode.TESTS_FAILED and outcome.failed:
+        caught_by = outcome.failed[0]
     elif outcome.code == 0:
         why_not = f"passed: {' '.join(bug.tests)}"
     elif outcome.code == BROKEN:
@@ -138,6 +134,18 @@ def judge(bug: Bug, run: Future[Outcome], without: Future[Outcome]) -> Row:
     return Row(bug=bug.name, caught_by=caught_by, took_s=outcome.took_s)
 
 
+def only_caught_by_the_bug(rows: Sequence[Row], without: Sequence[Outcome]) -> list[Row]:
+    """Return the rows, where a test that fails without a bug too has caught none."""
+    for outcome in without:
+        if outcome.code not in {0, pytest.ExitCode.TESTS_FAILED}:
+            raise RuntimeError(f"tests do not run on a copy without a bug: {outcome.says}")
+    fail_anyway = {test for outcome in without for test in outcome.failed}
+    for row in rows:
+        if row.caught_by in fail_anyway:
+            print(f"{row.bug}: NOT CAUGHT: without it the test fails too: {row.caught_by}")
+    return [replace(row, caught_by="") if row.caught_by in fail_anyway else row for row in rows]
+
+
 def print_table(rows: Sequence[Row]) -> None:
     """Print which test caught each bug, and after how many seconds."""
     wide = max(len(row.bug) for row in rows)
@@ -146,35 +154,36 @@ def print_table(rows: Sequence[Row]) -> None:
         print(f"{row.bug:{wide}}  {row.took_s:7.0f}  {row.caught_by or 'NOT CAUGHT'}")
 
 
+def run_with(bug: Bug, folder: Path) -> Outcome:
+    """Run a bug's tests on a copy of the package in a new folder with the bug, until one fails."""
+    return run_tests(folder, ("--exitfirst", *bug.tests), bug)
+
+
 def run_tests(folder: Path, tests: Sequence[str], bug: Bug | None = None) -> Outcome:
     """Run tests on a copy of the package in a new folder, with a bug or without."""
     source = folder / "src"
-    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    module = "sleeper"
+    shutil.copytree(ROOT / "src", source)  # with what Python made of it, which is good by its times
+    module, failures = "sleeper", folder / "failed"
     if bug is not None:
         path = source / "sleeper" / bug.module
         path.write_text(mutated(bug, path.read_text()))
         module = ".".join(("sleeper", *Path(bug.module).with_suffix("").parts))
     environment = {
-        **os.environ,
         "SLEEPER_MUTANTS": "1",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": str(source),
         "TMPDIR": str(folder),
         SOURCE: str(source),
         MODULE: module,
+        FAILED: str(failures),
     }
     began = time.monotonic()
-    code, output = run_limited((*PYTEST, *tests), environment)
+    max_s = LIMIT_WITHOUT_S if bug is None else LIMIT_S
+    code = run_limited(tests, environment, folder / "output", max_s)
+    output = (folder / "output").read_text(errors="replace")
+    failed = tuple(failures.read_text().splitlines()) if failures.exists() else ()
     shutil.rmtree(folder, ignore_errors=True)
-    found = FAILED.search(output)
-    return Outcome(
-        code=code,
-        failed=found[1] if found else "",
-        output=output,
-        took_s=time.monotonic() - began,
-    )
+    return Outcome(code=code, failed=failed, output=output, took_s=time.monotonic() - began)
 
 
 def mutated(bug: Bug, text: str) -> str:
@@ -186,34 +195,21 @@ def mutated(bug: Bug, text: str) -> str:
     return text.replace(bug.right, bug.wrong)
 
 
-def run_limited(command: Sequence[str], environment: dict[str, str]) -> tuple[int | None, str]:
-    """Run a command; return its exit code, None after `LIMIT_S`, and what it printed."""
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+def run_limited(
+    tests: Sequence[str], environment: dict[str, str], output: Path, max_s: float
+) -> int | None:
+    """Run tests; return the exit code of pytest, None after so many seconds."""
+    process = one_run.start(tests, ROOT, environment, output)
     RUNNING.add(process)
-    try:
-        output, _ = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        kill(process)
-        process.communicate()
-        return None, ""
-    finally:
-        RUNNING.discard(process)
-    return process.returncode, output
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """Kill a run with all processes that its tests have started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    process.join(max_s)
+    if process.exitcode is None:
+        one_run.kill(process)
+        process.join()
+        code = None
+    else:
+        code = process.exitcode
+    RUNNING.discard(process)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A pytest plugin: the tests run on the copy of the package that they were given, or not at all.
 
 A test that fails because a module cannot be imported, or a name in it does not exist, proves
-nothing about the tests: such a run ends with `BROKEN`.
+nothing about the tests: such a run ends with `BROKEN`. The ids of tests that fail are written to
+a file, one a line.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 BROKEN = 9
 SOURCE = "SLEEPER_MUTANTS_SOURCE"
 MODULE = "SLEEPER_MUTANTS_MODULE"
+FAILED = "SLEEPER_MUTANTS_FAILED"
 
 
 def pytest_configure() -> None:
@@ -35,3 +37,10 @@ def pytest_exception_interact(call: pytest.CallInfo[Any], report: object) -> Non
         no_test or call.excinfo.errisinstance((ImportError, NameError, SyntaxError))
     ):
         pytest.exit(f"the copy does not run: {call.excinfo.exconly()}", BROKEN)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Write the id of a test that fails."""
+    if report.failed:
+        with Path(os.environ[FAILED]).open("a") as file:
+            file.write(f"{report.nodeid}\n")

@@ -20,7 +20,7 @@ from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.dictionaries import MemoryJobStores
 from tests.soak import tries
 
-EXAMPLES = tries(30, soak=3_000)
+EXAMPLES = tries(30, soak=3_000, mutants=600)
 SETTINGS = {
     QueueName.INGEST: QueueSettings(visibility_s=30, receives_max=2),
     QueueName.COMMIT: QueueSettings(fifo=True, visibility_s=30, receives_max=3),

@@ -115,8 +115,9 @@ BUGS = (
         name="tie-by-arrival",
         breaks="Of two events at one time, the one that arrived later counts.",
         module="model/jobs/statuses.py",
-        right='key=lambda event: (event.at, _ORDER[event.type], event.run_id or "", repr(event)),',
-        wrong="key=lambda event: event.at,",
+        right="set(events),\n        key=lambda event: "
+        '(event.at, _ORDER[event.type], event.run_id or "", repr(event)),',
+        wrong="dict.fromkeys(events),\n        key=lambda event: event.at,",
         tests=STATUSES,
     ),
     Bug(

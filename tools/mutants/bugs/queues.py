@@ -68,7 +68,7 @@ BUGS = (
         module=_QUEUE,
         right="    ORDER BY number LIMIT :count",
         wrong="    ORDER BY visible, number LIMIT :count",
-        tests=ANY_ORDER,
+        tests=SQLITE,
     ),
     Bug(
         name="one-delivery-too-many",

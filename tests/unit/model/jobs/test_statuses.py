@@ -321,6 +321,19 @@ class TestAnyOrder:
 
         assert job_status(data.draw(st.permutations(twice))) == job_status(known)
 
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (event(Type.FAILED, 1, reasons=("x",)), event(Type.FAILED, 1, reasons=("y",))),
+            (event(Type.REJECTED, 7, None, message="x"), event(Type.REJECTED, 7, None, message="")),
+            (event(Type.FINISHED, 0, rows_read=2), event(Type.FINISHED, 0, rows_read=3)),
+        ],
+        ids=["two failures", "two rejections", "two ends"],
+    )
+    def test_events_of_one_time_count_alike_in_either_order(self, one, other):
+        """Given two events at one time that differ, then which came first changes nothing (TRK-1)."""
+        assert job_status([one, other]) == job_status([other, one])
+
     @given(st.lists(events, min_size=1, max_size=8))
     def test_the_state_is_that_of_the_furthest_run(self, known):
         """Whatever happened: nothing but a failure or rejection of that run takes it back."""
