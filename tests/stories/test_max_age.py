@@ -122,7 +122,7 @@ def test_a_query_uses_properties_that_others_set_before_it(here, there):
 @pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
 def test_files_that_others_collected_are_not_missed(world, here, there, asked, caplog):
     """Given that the cached state's file is gone, then the newest state answers."""
-    caplog.set_level(logging.INFO, logger="sleeper.tables.handle")
+    caplog.set_level(logging.INFO, logger="sleeper.tables.open_table")
     there.set_properties({"sleeper.table.gc.delay.minutes": 1})
     there.ingest([{"id": 1, "n": 20}])
     there.compact(all_files=True)

@@ -8,8 +8,8 @@ from sleeper.engine.sql.statements import Statement
 from sleeper.engine.sql.table_scan import ScannedTable
 from sleeper.model.tables import TableRecord
 from sleeper.tables import sql
-from sleeper.tables.handle import TableHandle
 from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.open_table import TableHandle
 
 _HANDLES_MAX: Final = 100
 

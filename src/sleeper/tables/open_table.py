@@ -1,28 +1,32 @@
-"""A table that is open in one process: the value that every verb of this package takes."""
+"""A table that is open in one process: the value that verbs take, and the handle that opens it."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from threading import Event, Lock
+from typing import Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from sleeper.engine.read_leaves import TableReader
-from sleeper.errors import StorageFailed, TableNotFound
+from sleeper.engine.arrow_schema import shown_schema, to_arrow
+from sleeper.engine.read_leaves import TableReader, open_table_reader
+from sleeper.engine.rows import Rows
+from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import TableRecord
+from sleeper.model.tables import SCHEMA, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.commit import SweepGuard
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_index import OwnChanges
 from sleeper.state.table_state import TableState
 from sleeper.tables.instance_context import InstanceContext
-
-if TYPE_CHECKING:  # the handle opens tables
-    from sleeper.tables.handle import LooksTogether
+from sleeper.tables.state_stores import delete_states, store_of
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +99,6 @@ class OpenTable:
             _log.warning("whether table %s still exists is unknown: %s", self.name, failure)
         except TableNotFound:
             from sleeper.tables.delete import delete_objects
-            from sleeper.tables.state_stores import delete_states
 
             try:
                 delete_states(self.record, self.context)
@@ -118,3 +121,340 @@ def existing_record(record: TableRecord, context: InstanceContext) -> TableRecor
             "open another table, or create it again"
         )
     return newest
+
+
+# ---------------------------------------------------------------- handle
+#
+# The handle of a table: its record and schema, its state, and its readers.
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look for a newer record and state.
+
+    Attributes:
+        opened: What is open since.
+        begun_s: When it began, by the instance's ticks.
+        changes: The last changes of this process when it began.
+    """
+
+    opened: OpenTable
+    begun_s: float
+    changes: tuple[int, int]
+
+
+class TableHandle:
+    """The base of `Table`: it opens the table at first use, and again after a fork."""
+
+    def __init__(self, record: TableRecord, context: InstanceContext) -> None:
+        self._context = context
+        self._record = record
+        self._is_remote = context.objects.is_remote
+        self._opened: OpenTable | None = None
+        self._own_changes = (
+            OwnChanges(context.url),
+            OwnChanges(context.url, record.table_id),
+        )
+        self._looked: _Look | None = None
+        self._beginning: Callable[[], None] | None = None
+        self.schema = Schema.from_json(record.properties[SCHEMA])
+        self._arrow_schema = to_arrow(self.schema)
+        self._shown_schema = shown_schema(self.schema, self._arrow_schema)
+        self._properties = TableProperties(record.properties, context.properties)
+
+    @property
+    def name(self) -> str:
+        """The table's name, as this handle last read it."""
+        return self._record.name
+
+    @property
+    def table_id(self) -> str:
+        """The table's id: eight hex characters that never change."""
+        return self._record.table_id
+
+    @property
+    def online(self) -> bool:
+        """False if background operations skip the table (rule TBL-6)."""
+        return self._record.online
+
+    @property
+    def properties(self) -> TableProperties:
+        """The table's properties, as this handle last read them."""
+        return self._properties
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of rows, with the columns in the order that the table was made with."""
+        return self._shown_schema
+
+    @property
+    def last_commit_s(self) -> float | None:
+        """How many seconds the last commit by this handle took; None before the first."""
+        return None if self._opened is None else self._opened.store.commit_s
+
+    def state(self) -> TableState:
+        """Return the table's state after every commit so far."""
+        return self._newest()[1]
+
+    def refresh(self) -> int:
+        """Read new commits, and return the table's transaction number."""
+        return self.state().number
+
+    def _current(self) -> OpenTable:
+        """Return the open objects for the newest record in the index.
+
+        Every public method calls it first, so that none uses outdated properties.
+
+        Raises:
+            TableNotFound: the table was deleted.
+        """
+        return self._adopt(existing_record(self._record, self._context))
+
+    def _newest(self) -> tuple[OpenTable, TableState]:
+        """Return the open objects, and the state after every commit so far.
+
+        Where storage is remote, the looks for a newer record and for a newer state are made at
+        once.
+        """
+        begun_s, changes = self._context.clock.ticks_s(), self._last_changes()
+        if not self._is_remote:
+            opened = self._current()
+            state = opened.store.refresh()
+        else:
+            before = self._adopt(self._record)
+            current = self._context.objects.beside(self._current)
+            try:
+                state = before.store.refresh()
+            except SleeperError:
+                current()  # raises TableNotFound instead, if the table was deleted
+                raise
+            opened = current()
+            if opened.store is not before.store:
+                state = opened.store.refresh()
+        self._looked = _Look(opened, begun_s, changes)
+        return opened, state
+
+    def _answered(
+        self, answer: Callable[[OpenTable, TableState], Rows], max_age_s: float | None
+    ) -> Rows:
+        """Return the answer from the newest state, or from one that is young enough.
+
+        Where storage is remote, the answer from the state that is known is made beside the look
+        for a newer one. If there is a newer one, or other properties, it is made again. Many
+        threads share looks.
+
+        Args:
+            answer: Makes it. It may be called twice.
+            max_age_s: How long ago the last look may be; None for the table's property.
+        """
+        known = self._known()
+        if known is None:
+            return answer(*self._newest())
+        is_young = self._is_young(known[0], max_age_s)
+        if not is_young and not self._is_remote:
+            return answer(*self._newest())
+        newest = self._newest
+        if not is_young:
+            newest = known[0].looks.begin(self._newest, self._context.objects.beside)
+        try:
+            found = answer(*known)
+            if not is_young:
+                found.begun()
+        except Exception as failure:
+            now = newest()
+            if _are_same(known, now):
+                raise
+            _log.info("%s is read anew, at transaction %d: %s", self.name, now[1].number, failure)
+            return answer(*now)
+        if is_young:
+            return found
+        now = newest()
+        if _are_same(known, now):
+            return found
+        found.close()
+        return answer(*now)
+
+    def begun(self) -> Self:
+        """Begin to read the table's state, for the first query. In a folder there is no need."""
+        store = self._adopt(self._record).store
+        self._beginning = self._context.objects.beside(store.begin)
+        return self
+
+    def _known(self) -> tuple[OpenTable, TableState] | None:
+        """Return what this process has open and cached for the table, without a look."""
+        if (beginning := self._beginning) is not None:
+            self._beginning = None
+            try:
+                beginning()
+            except SleeperError as failure:
+                _log.info("the state of table %s is read anew: %s", self.name, failure)
+        opened = self._opened
+        if opened is None or opened.pid != os.getpid():
+            return None
+        state = opened.store.known()
+        return None if state is None else (opened, state)
+
+    def _is_young(self, opened: OpenTable, max_age_s: float | None) -> bool:
+        """Return whether the last look was recent, and before no change by this process."""
+        if (age_s := max_age_s) is None:
+            age_s = opened.properties.statestore.transaction_check_ms / 1000
+        looked = self._looked
+        if not age_s or looked is None or looked.opened is not opened:
+            return False
+        passed_s = self._context.clock.ticks_s() - looked.begun_s
+        return 0 <= passed_s <= age_s and looked.changes == self._last_changes()
+
+    def _last_changes(self) -> tuple[int, int]:
+        of_index, of_table = self._own_changes
+        return of_index.last(), of_table.last()
+
+    def _adopt(self, record: TableRecord) -> OpenTable:
+        """Use a new record. Objects that depend on changed properties are opened again."""
+        opened = self._opened
+        if opened is None or opened.pid != os.getpid():
+            opened = self._open(record)
+        elif opened.record.properties != record.properties:
+            opened = self._open(record, before=opened)
+        elif opened.record is not record and opened.record != record:
+            opened = replace(opened, record=record, name=record.name)
+        # Threads may adopt concurrently: each uses its own result.
+        self._record, self._properties, self._opened = record, opened.properties, opened
+        return opened
+
+    def _open(self, record: TableRecord, before: OpenTable | None = None) -> OpenTable:
+        properties = TableProperties(record.properties, self._context.properties)
+        files = self._context.objects.under(record.table_id)
+        open_reader = partial(
+            open_table_reader,
+            files,
+            self.schema,
+            properties.processing(self.schema).allowing(self._context.allow_functions),
+            temp_folder=self._context.temp_folder,
+            stores=self._context.place.stores,
+        )
+        if before is not None and _state_place(before.properties) == _state_place(properties):
+            store = before.store
+        else:
+            store = store_of(record, self._context)
+        return OpenTable(
+            pid=os.getpid(),
+            record=record,
+            name=record.name,
+            schema=self.schema,
+            arrow_schema=self._arrow_schema,
+            properties=properties,
+            files=files,
+            store=store,
+            reader=open_reader(),
+            open_reader=open_reader,
+            looks=LooksTogether(),
+            context=self._context,
+        )
+
+    def close(self) -> None:
+        """Close open objects. The next use opens them again."""
+        self._opened = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reopen, arguments = self._context.reopen
+        return reopen, (*arguments, self.table_id)
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name!r} ({self.table_id}) of {self._context.url}>"
+
+
+def _are_same(known: tuple[OpenTable, TableState], now: tuple[OpenTable, TableState]) -> bool:
+    """Return whether an answer from what was known is the answer from what is there now."""
+    (before, before_state), (opened, state) = known, now
+    return (
+        opened.reader is before.reader
+        and opened.store is before.store
+        and state.number == before_state.number
+    )
+
+
+def _state_place(properties: TableProperties) -> tuple[str, StateMove | None]:
+    return properties.state_store, properties.state_move
+
+
+# ---------------------------------------------------------------- looks together
+#
+# Looks for newer commits that threads share, so that many threads do not look for each query.
+
+T = TypeVar("T")
+
+LOOKS_AT_ONCE: Final = 4
+"""Looks of a table that are under way in a process; further queries share the next one."""
+
+Beside = Callable[[Callable[[], T]], Callable[[], T]]
+
+
+class LooksTogether(Generic[T]):
+    """Looks by many threads: a few at a time, and one more for all that ask meanwhile.
+
+    A query may use only a look that begins after the query does. So who asks while enough looks are
+    under way waits for the next to begin, which is when one of them ends. No lock is held during a
+    look.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._under_way = 0
+        self._next: _Next | None = None
+
+    def begin(self, look: Callable[[], T], beside: Beside[T]) -> Callable[[], T]:
+        """Return what waits for a look that begins from now on, or raises its error.
+
+        Args:
+            look: Looks. One of any callers is used, so all must be equal.
+            beside: Begins work beside the caller's.
+        """
+
+        def run() -> T:
+            with self._lock:
+                self._under_way += 1
+            try:
+                return look()
+            finally:
+                with self._lock:
+                    self._under_way -= 1
+                    following, self._next = self._next, None
+                if following is not None:
+                    following.begin(_begun(run, beside))
+
+        with self._lock:
+            if self._under_way < LOOKS_AT_ONCE and self._next is None:
+                following = None
+            else:
+                following = self._next = self._next or _Next()
+        return beside(run) if following is None else following.result
+
+
+def _begun(run: Callable[[], T], beside: Beside[T]) -> Callable[[], T]:
+    try:
+        return beside(run)
+    except RuntimeError:  # no thread begins work while Python ends: who waits looks alone
+        return run
+
+
+class _Next:
+    """The look that begins when one of those under way has ended."""
+
+    def __init__(self) -> None:
+        self._begun = Event()
+        self._wait: Callable[[], Any] | None = None
+
+    def begin(self, wait: Callable[[], Any]) -> None:
+        self._wait = wait
+        self._begun.set()
+
+    def result(self) -> Any:
+        self._begun.wait()
+        assert self._wait is not None
+        return self._wait()

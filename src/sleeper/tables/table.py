@@ -22,8 +22,8 @@ from sleeper.model.queries import (
     checked_max_age,
 )
 from sleeper.model.tables import TableRecord, no_such_table
-from sleeper.tables.handle import TableHandle
 from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.open_table import TableHandle
 from sleeper.tables.query import checked_query
 
 if TYPE_CHECKING:

@@ -24,10 +24,9 @@ from sleeper.storage.places import Place
 from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables.create import add_table
-from sleeper.tables.handle import LooksTogether
 from sleeper.tables.ingest import IngestResult, ingest
 from sleeper.tables.instance_context import InstanceContext
-from sleeper.tables.open_table import OpenTable
+from sleeper.tables.open_table import LooksTogether, OpenTable
 from tests.simulated_process import simulated_process
 
 ORPHAN_AGE = timedelta(days=3)

@@ -7,7 +7,7 @@ from threading import Event, Lock
 
 import pytest
 
-from sleeper.tables.handle import LOOKS_AT_ONCE, LooksTogether
+from sleeper.tables.open_table import LOOKS_AT_ONCE, LooksTogether
 
 ASKING = 10
 

@@ -31,7 +31,7 @@ BUGS = (
         name="old-answer-returned",
         breaks="An answer that was begun before a look is returned although the look found a newer "
         "state.",
-        module="tables/handle.py",
+        module="tables/open_table.py",
         right="        and state.number == before_state.number\n",
         wrong="",
         tests=MAX_AGE,
@@ -39,7 +39,7 @@ BUGS = (
     Bug(
         name="old-properties-used",
         breaks="An answer that was begun with other properties is returned.",
-        module="tables/handle.py",
+        module="tables/open_table.py",
         right="        opened.reader is before.reader\n        and ",
         wrong="        ",
         tests=MAX_AGE,
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         name="age-counts-from-the-last-query",
         breaks="A reader that asks often never looks again.",
-        module="tables/handle.py",
+        module="tables/open_table.py",
         right="        if is_young:\n            return found\n",
         wrong="        if is_young:\n            looked = self._looked\n"
         "            self._looked = replace(looked, begun_s=self._context.clock.ticks_s())\n"
@@ -105,7 +105,7 @@ BUGS = (
     Bug(
         name="looks-not-shared",
         breaks="Each of many threads looks for newer commits by requests of its own.",
-        module="tables/handle.py",
+        module="tables/open_table.py",
         right="if self._under_way < LOOKS_AT_ONCE and self._next is None:",
         wrong="if True:",
         tests=("tests/unit/tables/test_looks_together.py",),
@@ -113,7 +113,7 @@ BUGS = (
     Bug(
         name="look-begun-before-is-used",
         breaks="A query uses a look for newer commits that began before it did.",
-        module="tables/handle.py",
+        module="tables/open_table.py",
         right="following, self._next = self._next, None",
         wrong="following = self._next",
         tests=("tests/unit/tables/test_looks_together.py",),

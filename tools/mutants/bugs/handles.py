@@ -14,7 +14,7 @@ BUGS = (
     Bug(
         name="old-properties",
         breaks="An open handle goes on with filters and aggregations that were changed since.",
-        module="tables/handle.py",
+        module="tables/open_table.py",
         right="        elif opened.record.properties != record.properties:\n",
         wrong="        elif opened.record.table_id != record.table_id:\n",
         tests=("tests/stories/test_changed_properties.py",),

@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         name="old-handle-stays",
         breaks="A handle that was open before the move goes on with the old store.",
-        module="tables/handle.py",
+        module="tables/open_table.py",
         right="        if before is not None and _state_place(before.properties) == "
         "_state_place(properties):\n",
         wrong="        if before is not None:\n",
