@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.engine.file_rows.file_rows import FileRows
+from sleeper.engine.file_rows import FileRows
 from sleeper.engine.read import FileSlice, Scanner
 from sleeper.engine.scan import few_rows
 from sleeper.engine.scan.verified_pages import VerifiedPages

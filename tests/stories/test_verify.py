@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.engine.file_rows.check_file import FileChecker
+from sleeper.engine.check_file import FileChecker
 from sleeper.engine.writing.stored_sketch import SketchBuilder
 from sleeper.errors import TableNotFound
 from sleeper.model.files import FileReference

@@ -24,8 +24,8 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
 if TYPE_CHECKING:
+    from sleeper.engine import file_rows as single_files
     from sleeper.engine import read
-    from sleeper.engine.file_rows import file_rows as single_files
     from sleeper.engine.scan import verified_pages
 
 _PARTS_AT_ONCE = 4
@@ -61,7 +61,7 @@ class TableReader:
         """Reads rows of single files."""
         remote = self.files.is_remote
         threads = _PARTS_AT_ONCE if remote else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
-        from sleeper.engine.file_rows import file_rows as single_files
+        from sleeper.engine import file_rows as single_files
 
         return single_files.FileRows(self.lookup, self.schema, self.arrow_schema, threads=threads)
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.columns import WantedColumns
-from sleeper.lookup.key_order import check_key_order
 from sleeper.lookup.key_search import KeyRows, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
 from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_end
 from sleeper.lookup.parquet_index import IndexCache, ParquetIndex, SingleFlight
 from sleeper.lookup.read_ahead import PAGES_BYTES_MAX, ReadAhead, is_absent, read_key_ahead
+from sleeper.lookup.sorted_rows import check_key_order
 from sleeper.ports.objects import Objects
 
 T = TypeVar("T")

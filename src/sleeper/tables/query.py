@@ -31,8 +31,8 @@ from sleeper.engine.read_leaves import (
 )
 from sleeper.engine.rows import Rows
 from sleeper.errors import QueryInvalid
-from sleeper.lookup.key_order import merge_small
 from sleeper.lookup.keys import key_batch, key_rows, one_key_batch
+from sleeper.lookup.sorted_rows import merge_small
 from sleeper.model.keys import Key
 from sleeper.model.queries import (
     NOT_GIVEN,

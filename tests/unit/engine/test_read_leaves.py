@@ -9,7 +9,7 @@ import pytest
 
 import sleeper
 from sleeper.engine import read
-from sleeper.engine.file_rows.file_rows import FileRows
+from sleeper.engine.file_rows import FileRows
 from sleeper.engine.scan import few_rows
 
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field("n", pa.int64())])

@@ -194,7 +194,7 @@ BUGS = (
     Bug(
         name="equal-bound-taken-for-inside",
         breaks="A page whose keys end at a range's end is taken for a part of the range.",
-        module="engine/file_rows/file_rows.py",
+        module="engine/file_rows.py",
         right="bool(bounds.maximums[place] < self.containers[number][1])",
         wrong="bool(bounds.maximums[place] <= self.containers[number][1])",
         tests=("tests/stories/test_any_order_and_counts.py",),

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.errors import TableFunctionFailed, is_panic
-from sleeper.lookup.key_order import first_out_of_order
+from sleeper.lookup.sorted_rows import first_out_of_order
 from sleeper.model.processing import FUNCTION, TableFunction
 from sleeper.model.schema import Schema
 

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from sleeper.engine.scan.verified_pages import key_value
 from sleeper.lookup.column_reader import as_ranges
 from sleeper.lookup.columns import comparable_array
-from sleeper.lookup.key_order import merge_small
 from sleeper.lookup.key_search import KeyRows, read_rows
 from sleeper.lookup.keys import key_bound, one_value
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
+from sleeper.lookup.sorted_rows import merge_small
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema

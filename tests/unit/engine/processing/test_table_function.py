@@ -16,7 +16,7 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.processing.process import process
 from sleeper.engine.processing.table_function import KeyLimits
 from sleeper.errors import DataDamaged, TableFunctionFailed
-from sleeper.lookup.key_order import first_out_of_order
+from sleeper.lookup.sorted_rows import first_out_of_order
 from sleeper.model.processing import AgeOff, Aggregation, Processing, TableFunction
 from sleeper.model.schema import Field, Primitive, Schema
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.file_rows.decoded_rows import GroupRows, decode_rows, join_ranges
+from sleeper.engine.decoded_rows import GroupRows, decode_rows, join_ranges
 from sleeper.engine.scan.regions import disjoint_regions
 from sleeper.engine.scan.verified_pages import Limits, first_key_limits, places_between
 from sleeper.lookup.columns import Ints

@@ -17,12 +17,12 @@ from sleeper.engine.writing.sketch import Distribution, Sketches
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.lookup.columns import Ints, comparable_array
-from sleeper.lookup.key_order import first_out_of_order
 from sleeper.lookup.key_search import KeyRows, read_rows
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
+from sleeper.lookup.sorted_rows import first_out_of_order
 from sleeper.model.files import FileReference, key_to_text
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region
