@@ -46,9 +46,11 @@ OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ],&& mv build/test-runs/$(1).part build/te
 ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
 
 # Where nothing is there yet, servers and the oldest Spark are installed while tests run: a test that
-# needs a server waits for it (tests/contracts/servers/install.py), those of Spark come last.
+# needs a server waits for it (tests/contracts/servers/install.py), those of Spark come last. Where
+# ARGS chooses tests, the first that needs a server has them installed.
+test: export SLEEPER_TEST_INSTALL = $(if $(ARGS),1)
 test: $(READY) ## Run every test, but for those of check. ARGS="-k split" runs some.
-	@$(BIN)/python -m tests.contracts.servers.install behind
+	@$(if $(ARGS),,$(BIN)/python -m tests.contracts.servers.install behind)
 	@$(MAKE) --no-print-directory --jobs=2 test-all-but-spark $(READY40)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
 

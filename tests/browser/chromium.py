@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.contracts.servers.installed import wait_while_installed
+from tests.contracts.servers.installed import INSTALLER, install_if_needed, wait_while_installed
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 UNWANTED = "chromium" in os.environ.get("SLEEPER_TEST_WITHOUT", "").split(",")
@@ -25,6 +25,8 @@ def require_chromium() -> str:
     """
     if UNWANTED:
         pytest.skip("LEFT OUT: chromium: SLEEPER_TEST_WITHOUT names it")
+    if find_chromium() is None:
+        install_if_needed(INSTALLER)
     wait_while_installed()
     path = find_chromium()
     if path is None:

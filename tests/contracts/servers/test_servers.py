@@ -21,7 +21,7 @@ from tests.contracts.servers import install as installer
 from tests.contracts.servers import installed
 from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
 from tests.contracts.servers.install import dynamodb_local, install, start_behind, versitygw
-from tests.contracts.servers.installed import LOCK, ROOT, Server, is_installing
+from tests.contracts.servers.installed import INSTALL_IF_NEEDED, LOCK, ROOT, Server, is_installing
 from tests.contracts.servers.versity import takes_attributes
 
 __all__ = ["dynamo_endpoint", "dynamo_environment", "s3_credentials"]
@@ -51,6 +51,7 @@ def folder(tmp_path, monkeypatch):
     """Where servers are installed in these tests."""
     for module in (installer, installed):
         monkeypatch.setattr(module, "FOLDER", tmp_path / "servers")
+    monkeypatch.delenv(INSTALL_IF_NEEDED, raising=False)
     return tmp_path / "servers"
 
 
@@ -180,6 +181,23 @@ def test_a_test_without_its_server_is_left_out_once_the_installer_has_ended(lock
 
     with pytest.raises(pytest.skip.Exception, match="it is not installed; run: make servers"):
         Server("a-server", "sh", "A Tool", "1").require()
+
+
+def test_the_first_test_that_needs_a_server_starts_the_installer_once(folder, monkeypatch):
+    """Given `make test` of chosen tests, when several need a server, then it is tried once."""
+    monkeypatch.setenv("CI", "")
+    monkeypatch.setenv(INSTALL_IF_NEEDED, "1")
+    folder.mkdir()
+    there, missing = (Server(name, "sh", "A Tool", "1") for name in ("there", "missing"))
+    tries = folder / "tries"
+    script = f"echo tried >> '{tries}'; touch '{there.path}'"
+    monkeypatch.setattr(installed, "INSTALLER", ("sh", "-c", script))
+
+    assert there.require() == there.path
+    for _ in range(2):
+        with pytest.raises(pytest.skip.Exception, match="LEFT OUT: missing: it is not installed"):
+            missing.require()
+    assert tries.read_text() == "tried\n"
 
 
 def test_an_installer_that_works_behind_holds_the_lock_until_it_ends(folder):
