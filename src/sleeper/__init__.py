@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # see __getattr__
     from sleeper.engine.rows import Rows
     from sleeper.instance.instance import Instance, create_instance
     from sleeper.interfaces.connection import connect
+    from sleeper.model.csv_options import CsvOptions
     from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
     from sleeper.pictures.progress import progress_bar
     from sleeper.tables.ingest import IngestResult
@@ -38,6 +39,7 @@ __all__ = [
     "CommitContended",
     "CommitRefused",
     "CommitUnknown",
+    "CsvOptions",
     "DataDamaged",
     "DecimalType",
     "Field",
@@ -60,6 +62,7 @@ __all__ = [
 ]
 
 _LOADED_AT_FIRST_USE = {
+    "CsvOptions": "sleeper.model.csv_options",
     "DecimalType": "sleeper.model.schema",
     "Field": "sleeper.model.schema",
     "IngestResult": "sleeper.tables.ingest",

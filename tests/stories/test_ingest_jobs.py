@@ -203,3 +203,28 @@ def test_the_same_files_again_are_no_cause_for_a_warning(
         work(instance)
 
     assert "used before" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["ingest", "bulk-import"])
+def test_a_column_that_the_table_does_not_have_is_left_out(instance, tmp_path, kind):
+    """As upstream's readers do; the job is no dead letter, and its rows are there."""
+    rows = pa.table({"colour": ["red"], "id": ["x"], "n": [7]})
+    pq.write_table(rows, tmp_path / "wide.parquet")
+    jobs = instance.jobs
+    submit = jobs.submit_ingest if kind == "ingest" else jobs.submit_bulk_import
+
+    given = submit("numbers", tmp_path / "wide.parquet")
+    work(instance, kind)
+
+    assert instance.jobs.job(given).state is JobState.FINISHED
+    assert instance.table("numbers").query().to_pylist() == [{"id": "x", "n": 7}]
+
+
+def test_a_misspelt_column_of_a_job_is_not_left_out(instance, tmp_path):
+    """Its values would be null."""
+    pq.write_table(pa.table({"id": ["x"], "N_": [7]}), tmp_path / "wide.parquet")
+
+    given = instance.jobs.submit_ingest("numbers", tmp_path / "wide.parquet")
+    work(instance)
+
+    assert "is 'n' misspelt?" in str(instance.jobs.job(given))

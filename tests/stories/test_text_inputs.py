@@ -228,8 +228,8 @@ class TestColumns:
             ("x.csv", "id,n,n\n1,2,3\n", "more than one column named"),
             ("x.csv", "id,N,nn\n1,2,3\n", "N"),
             ("x.csv", "1,2\n3,4\n", "id"),
-            ("x.csv", "id;n\n1;2\n", "separated by ';', not by commas"),
-            ("x.csv", '"n"\t"id"\n1\t2\n', r"separated by '.t', not by commas"),
+            ("x.csv", "id;n\n1;2\n", "separated by ';', not by ','"),
+            ("x.csv", '"n"\t"id"\n1\t2\n', r"separated by '.t', not by ','"),
             ("x.jsonl", '{"n": 1}\n', "id"),
         ],
     )

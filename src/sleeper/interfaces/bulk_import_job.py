@@ -84,7 +84,8 @@ def run_job(
                 spark=session,
                 master=master,
                 conf=dict(split_pairs(conf, "--conf")),
-                ignore_extra_columns=ignore_extra_columns,
+                csv=given.csv_options,
+                ignore_extra_columns=ignore_extra_columns or parent is not None,
                 set_aside=set_aside,
                 send_commit=None if parent is None else _sender(opened, table, given, place),
             )

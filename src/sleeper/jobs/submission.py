@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sleeper.errors import JobInvalid, QueryInvalid
 from sleeper.jobs.arguments import (
@@ -21,6 +22,7 @@ from sleeper.jobs.arguments import (
 )
 from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.jobs.reports import file_of_query
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
     batcher_submission_failures,
@@ -47,15 +49,24 @@ from sleeper.state.table_state import Transaction
 from sleeper.tables.table import Table
 
 
-def submit_ingest(self: JobsHandle, table: str, files: Paths, job_id: str | None = None) -> str:
+def submit_ingest(
+    self: JobsHandle,
+    table: str,
+    files: Paths,
+    job_id: str | None = None,
+    *,
+    csv: CsvOptions | Mapping[str, Any] | None = None,
+) -> str:
     """Ask for files to be ingested by a worker, and return the job's id.
 
     Args:
         table: The table's name.
-        files: Parquet files or folders of them, as paths or URLs. Paths of this machine
-            become absolute: a worker has another working folder.
+        files: Files, folders and patterns as `Table.ingest` takes them, as paths or URLs. Paths of
+            this machine become absolute: a worker has another working folder. What a folder or
+            a pattern means is found when the job is run.
         job_id: Names the work: a job that was committed before adds nothing. Where it is
             None or blank, one is made.
+        csv: How files of CSV are written, as for `Table.ingest`.
 
     Raises:
         JobInvalid: every reason why the job cannot be run; nothing was sent.
@@ -64,7 +75,9 @@ def submit_ingest(self: JobsHandle, table: str, files: Paths, job_id: str | None
     Source: rules ING-9 to ING-11.
     """
     given = given_job_id(job_id) or self.new_id()
-    job = IngestJob(id=given, table_name=table_text(table), files=checked_paths(files))
+    job = IngestJob(
+        id=given, table_name=table_text(table), files=checked_paths(files), csv=_csv(csv)
+    )
     checked = self.tables.checked(job, ingest_job_failures)
     if checked.failures:
         raise JobInvalid(checked.failures)
@@ -84,6 +97,7 @@ def submit_bulk_import(
     *,
     queue: QueueName | str = QueueName.BULK_IMPORT,
     spark_conf: Mapping[str, str] | None = None,
+    csv: CsvOptions | Mapping[str, Any] | None = None,
 ) -> str:
     """Ask for many files to be imported at once, and return the job's id.
 
@@ -94,6 +108,7 @@ def submit_bulk_import(
         queue: One of the bulk import queues: it names the platform. `bulk-import` runs on
             the machine of the worker that takes it.
         spark_conf: Settings of Spark for this job alone.
+        csv: How files of CSV are written, as for `Table.ingest`.
 
     Raises:
         JobInvalid: every reason why the job cannot be run; nothing was sent.
@@ -105,6 +120,7 @@ def submit_bulk_import(
         id=given_job_id(job_id) or self.new_id(),
         table_name=table_text(table),
         files=checked_paths(files),
+        csv=_csv(csv),
         spark_conf=checked_settings(spark_conf, "spark_conf"),
     )
     name = queue_name(queue)
@@ -242,6 +258,12 @@ def send(self: JobsHandle, queue: QueueName | str, message: str) -> None:
         StorageFailed: the queue cannot be reached.
     """
     self.send_message(queue_name(queue), message_text(message))
+
+
+def _csv(csv: CsvOptions | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return options of CSV as a message has them."""
+    options = CsvOptions.of(csv)
+    return {} if options is None else options.to_json()
 
 
 def send_commit(

@@ -202,12 +202,12 @@ class InputStore(Protocol):
     """Finds and opens input files by URL. Must be picklable, because Spark tasks get a copy."""
 
     def find(self, url: str) -> list[str]:
-        """Return the URL of a file, or of all `*.parquet` below a folder, sorted.
+        """Return the URL of a file, or of the files below a folder or of a pattern, sorted.
 
-        Names beginning with `_` or `.` are left out below a folder.
+        `model/input_names.py` says which they are.
 
         Raises:
-            InputNotFound: the file or folder does not exist, or has no `*.parquet` below it.
+            InputNotFound: the file or folder does not exist, or there is no file to read.
             UrlInvalid: URLs of this kind cannot be read.
             StorageFailed: the storage does not answer, or denies access.
         """

@@ -25,8 +25,9 @@ from sleeper.engine.inputs.input_files import InputFiles
 from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows, samples_by_leaf
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
-from sleeper.errors import StorageFailed
+from sleeper.errors import BadRequest, StorageFailed
 from sleeper.html.values import NotebookHtml
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
@@ -40,7 +41,7 @@ from sleeper.state.plans.extend_tree import leaves_wanted
 from sleeper.state.table_state import CommittedJob, JobRecord
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
-from sleeper.tables.ingest import IngestResult, ingest, path_aside
+from sleeper.tables.ingest import IngestResult, csv_for, ingest, path_aside
 from sleeper.tables.open_table import OpenTable
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -97,6 +98,7 @@ class _Request:
     spark: SparkSession | None
     master: str | None
     conf: Mapping[str, str]
+    csv: CsvOptions | None
     ignore_extra_columns: bool
     set_aside: Path | None
     progress: Callable[[int, int | None], None]
@@ -112,6 +114,7 @@ def bulk_import(
     spark: SparkSession | None,
     master: str | None,
     conf: Mapping[str, str] | None,
+    csv: CsvOptions | Mapping[str, Any] | None,
     ignore_extra_columns: bool,
     set_aside: str | os.PathLike[str] | None,
     progress: Callable[[int, int | None], None],
@@ -124,6 +127,7 @@ def bulk_import(
         spark=spark,
         master=master,
         conf=conf or {},
+        csv=csv_for(csv, table.schema),
         ignore_extra_columns=ignore_extra_columns,
         set_aside=path_aside(set_aside),
         progress=progress,
@@ -134,6 +138,8 @@ def bulk_import(
     if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
         before = EngineChoice("local", "the job was committed before")
         return _done_before(request.job_id, done, before, state.tree.leaf_count)
+    if request.csv is not None and _is_frame(data):
+        raise BadRequest("csv is for files of CSV, and not for a DataFrame of Spark")
     run = _import_frame if _is_frame(data) else _import_source
     return run(table, data, request, started)
 
@@ -142,7 +148,7 @@ def _import_source(
     table: OpenTable, data: object, request: _Request, started: datetime
 ) -> BulkImportResult:
     """Import from files, by either engine, or from rows in this process."""
-    source = open_source(data, table.arrow_schema, table.context.inputs)
+    source = open_source(data, table.arrow_schema, table.context.inputs, request.csv)
     source.check(ignore_extra_columns=request.ignore_extra_columns)
     if not isinstance(source, InputFiles):
         choice = _choose(table, request, "memory", 0)

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
@@ -31,7 +32,9 @@ from sleeper.engine.writing.data_file import write_settings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.html.values import NotebookHtml
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
+from sleeper.model.schema import Schema
 from sleeper.ports.ids import given_job_id
 from sleeper.state.commit import SweepGuard, add_files, request_files
 from sleeper.state.table_state import CommittedJob, JobRecord, TableState
@@ -74,6 +77,7 @@ def ingest(
     data: object,
     job_id: str | None = None,
     *,
+    csv: CsvOptions | Mapping[str, Any] | None = None,
     ignore_extra_columns: bool = False,
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
@@ -88,7 +92,8 @@ def ingest(
     given_id = given_job_id(job_id)
     if given_id is not None and (done := state.jobs.find(given_id)) is not None:
         return _done_before(given_id, done)
-    source = open_source(data, table.arrow_schema, table.context.inputs)
+    options = csv_for(csv, table.schema)
+    source = open_source(data, table.arrow_schema, table.context.inputs, options)
     source.check(ignore_extra_columns=ignore_extra_columns)
     guard = table.sweep_guard()
     intake = ValidatedInput(
@@ -126,6 +131,16 @@ def ingest(
     result = replace(result, took_s=(clock.now() - started).total_seconds())
     table.undo_commit_if_deleted()
     return result
+
+
+def csv_for(csv: CsvOptions | Mapping[str, Any] | None, schema: Schema) -> CsvOptions | None:
+    """Return how files of CSV are written for a table, whose columns they have without a header.
+
+    Raises:
+        BadRequest: an option is unknown, or its value is not allowed.
+    """
+    options = CsvOptions.of(csv)
+    return None if options is None else options.for_columns(schema.columns)
 
 
 def path_aside(set_aside: object) -> Path | None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
+    from sleeper.model.csv_options import CsvOptions
     from sleeper.model.files import FileReference
     from sleeper.model.known_properties.given import PropertyValue
     from sleeper.pictures.svg import Svg
@@ -82,6 +83,7 @@ class Table(TableHandle, WholeTable):
         data: object,
         job_id: str | None = None,
         *,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
         ignore_extra_columns: bool = False,
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
@@ -90,13 +92,16 @@ class Table(TableHandle, WholeTable):
         """Add rows, all in one commit.
 
         Args:
-            data: A path or URL, or a list of them (Parquet files or folders of them; or CSV or JSON
-                lines, by the ends of their names), an Arrow table, reader or Dataset, anything
-                with the Arrow C stream (polars, DuckDB), a polars LazyFrame, a pandas DataFrame,
-                an iterable of dicts, or a dict of columns. It is read once, in batches; memory
-                is bounded by `sleeper.table.ingest.memory` (docs/guide/adding-rows.md).
+            data: A path or URL, or a list of them (Parquet files, CSV or JSON lines, by the ends of
+                their names; folders of them; patterns such as "in/*.csv"), an Arrow table, reader
+                or Dataset, anything with the Arrow C stream (polars, DuckDB), a polars LazyFrame, a
+                pandas DataFrame, an iterable of dicts, or a dict of columns. It is read once, in
+                batches; memory is bounded by `sleeper.table.ingest.memory`
+                (docs/guide/adding-rows.md).
             job_id: Identifies this job. Repeating a committed job changes nothing. If it is None or
                 blank, an id is made; the result and the error CommitUnknown contain it.
+            csv: How files of CSV are written: `CsvOptions`, or a dict of them, such as
+                {"separator": ";"}. With it all files are CSV, whatever their names.
             ignore_extra_columns: True to drop columns that the table does not have. A column whose
                 name is similar to a missing column is refused anyway: it may be misspelt.
             set_aside: A new Parquet file for rows whose key is null; without it such input is
@@ -121,6 +126,7 @@ class Table(TableHandle, WholeTable):
             table,
             data,
             job_id,
+            csv=csv,
             ignore_extra_columns=ignore_extra_columns,
             set_aside=set_aside,
             progress=progress,
@@ -137,6 +143,7 @@ class Table(TableHandle, WholeTable):
         spark: SparkSession | None = None,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
         ignore_extra_columns: bool = False,
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
@@ -151,7 +158,7 @@ class Table(TableHandle, WholeTable):
         Args:
             data: As for `ingest`, or a Spark DataFrame. For a stream no leaf is split: it is read
                 once.
-            job_id, ignore_extra_columns, send_commit: As for `ingest`.
+            job_id, csv, ignore_extra_columns, send_commit: As for `ingest`.
             engine: `local`, `spark`, or `auto` for the cheaper one that can import the input.
             spark: A session to use, classic or Connect; without it one is started and kept.
             master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
@@ -182,6 +189,7 @@ class Table(TableHandle, WholeTable):
             spark=spark,
             master=master,
             conf=conf,
+            csv=csv,
             ignore_extra_columns=ignore_extra_columns,
             set_aside=set_aside,
             progress=progress,

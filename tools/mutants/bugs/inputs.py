@@ -10,9 +10,35 @@ TEXT_INPUTS = ("tests/stories/test_text_inputs.py",)
 
 FRAMES = ("tests/unit/engine/inputs/test_pandas_frames.py",)
 
+CSV = ("tests/stories/test_csv_options.py",)
+
 DICTS = ("tests/unit/engine/inputs/test_sources.py", "-k", "TestDicts")
 
 BUGS = (
+    Bug(
+        name="decimal-points-and-commas-mixed",
+        breaks="1.5 in CSV with decimal commas is read as 1.5, though it may mean 15.",
+        module="engine/inputs/text_values.py",
+        right="""    found = pc.replace_substring(column, ".", "'")\n""",
+        wrong="    found = column\n",
+        tests=CSV,
+    ),
+    Bug(
+        name="header-read-as-a-row",
+        breaks="Names in a header are read as a row where columns are named anew.",
+        module="engine/inputs/text_files.py",
+        right="skip_rows_after_names=int(csv.header and csv.column_names is not None)",
+        wrong="skip_rows_after_names=0",
+        tests=CSV,
+    ),
+    Bug(
+        name="extra-columns-end-jobs",
+        breaks="A column of a job that the table does not have makes it a dead letter.",
+        module="workers/kinds/ingest.py",
+        right="            ignore_extra_columns=True,\n",
+        wrong="",
+        tests=("tests/stories/test_ingest_jobs.py", "-k", "left_out"),
+    ),
     Bug(
         name="index-of-pandas-lost",
         breaks="An index with a name that the table does not have is dropped in silence.",

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.errors import BadRequest, InputNotFound, InputUnreadable, UrlInvalid
 from sleeper.lookup.parquet.pages import is_bomb
+from sleeper.model.input_names import data_files, is_hidden, is_pattern
 from sleeper.ports.objects import InputStore
 
 _BATCH_ROWS_MAX = 131_072
@@ -38,15 +40,18 @@ AnyPath = str | bytes | os.PathLike[Any]
 
 
 def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tuple[str, ...]:
-    """Return the Parquet files of paths, in the given order; files of folders are sorted.
+    """Return the files of paths, in the given order; those of folders and patterns are sorted.
 
     Args:
-        paths: Files and folders, of this machine or by URL.
+        paths: Files, folders and patterns such as `in/*.csv`, of this machine or by URL. A folder
+            means the Parquet files below it, or if there are none, its files of CSV and JSON
+            lines. A path that exists is no pattern.
         remote: Finds files by URLs with a scheme other than `file`.
 
     Raises:
-        InputNotFound: a path does not exist or cannot be one, a folder has no `*.parquet` below
-            it, a URL cannot be read here, or a file is given twice, which would double its rows.
+        InputNotFound: a path does not exist or cannot be one, a folder has no such file below
+            it, a pattern matches none, a URL cannot be read here, or a file is given twice, which
+            would double its rows.
         UrlInvalid: `remote` does not support such URLs, or it is none.
     """
     files: list[str] = []
@@ -60,15 +65,20 @@ def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tu
 
 
 def _find_local(path: str) -> list[str]:
-    """Return a file itself, or the Parquet files below a folder, sorted."""
+    """Return a file itself, or the files below a folder or of a pattern, sorted."""
     try:
         if Path(path).is_dir():
-            below = sorted(_files_below(path, set()))
+            below = data_files(sorted(_files_below(path, set())))
             if not below:
-                raise InputNotFound(f"the folder {shown(path)} has no *.parquet file below it")
+                raise InputNotFound(
+                    f"the folder {shown(path)} has no *.parquet file below it, and no file of CSV "
+                    "or JSON lines"
+                )
             return below
         if Path(path).exists():
             return [path]
+        if is_pattern(path):
+            return _find_by_pattern(path)
     except ValueError as error:  # NUL
         raise InputNotFound(f"{shown(path)} cannot be a path: {error}") from None
     except OSError as error:
@@ -76,6 +86,16 @@ def _find_local(path: str) -> list[str]:
             raise InputNotFound(f"{shown(path)} cannot be a path here: {error.strerror}") from None
         raise
     raise InputNotFound(f"there is no file or folder {shown(path)}")
+
+
+def _find_by_pattern(pattern: str) -> list[str]:
+    """Return the files of a pattern of this machine, and those below its folders."""
+    named = glob(pattern, recursive=True)  # noqa: PTH207 - a pattern may be absolute
+    found = sorted(path for path in named if not is_hidden(Path(path).name))
+    if not found:
+        raise InputNotFound(f"no file matches {shown(pattern)}")
+    files = [path for path in found if not Path(path).is_dir()]
+    return files or [file for folder in found for file in _find_local(folder)]
 
 
 def shown(path: str) -> str:
@@ -233,18 +253,18 @@ def _find_remote(url: str, remote: InputStore | None) -> list[str]:
 
 
 def _files_below(folder: str, entered: set[tuple[int, int]]) -> Iterator[str]:
-    """Yield the Parquet files below a folder. Links are followed, each folder once."""
+    """Yield the files below a folder. Links are followed, each folder once."""
     status = Path(folder).stat()
     if (status.st_dev, status.st_ino) in entered:
         return
     entered.add((status.st_dev, status.st_ino))
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(("_", ".")):
+            if is_hidden(entry.name):
                 continue
             if entry.is_dir():
                 yield from _files_below(entry.path, entered)
-            elif entry.name.endswith(".parquet"):
+            else:
                 yield entry.path
 
 

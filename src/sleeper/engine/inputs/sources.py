@@ -17,10 +17,12 @@ from sleeper.engine.inputs.dict_rows import batches_of_dicts
 from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
 from sleeper.engine.inputs.pandas_frames import NAME as FRAME
 from sleeper.engine.inputs.pandas_frames import check_frame, frame_batches, is_pandas
-from sleeper.engine.inputs.text_files import TextFiles, kind_of
+from sleeper.engine.inputs.text_files import TextFiles
 from sleeper.engine.inputs.text_values import BATCH_ROWS_MAX, small_batches
 from sleeper.engine.panics import translated_panics
 from sleeper.errors import BadRequest, InputSchemaMismatch, InputUnreadable
+from sleeper.model.csv_options import CsvOptions
+from sleeper.model.input_names import text_kind
 from sleeper.ports.objects import InputStore
 
 # ---------------------------------------------------------------- frames
@@ -195,7 +197,12 @@ class Source(Protocol):
         ...
 
 
-def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None = None) -> Source:
+def open_source(
+    data: object,
+    arrow_schema: pa.Schema,
+    remote: InputStore | None = None,
+    csv: CsvOptions | None = None,
+) -> Source:
     """Return the source of the rows of `data`, for a table with `arrow_schema`.
 
     Args:
@@ -203,7 +210,9 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
             a path or URL of a Parquet file, or of a folder: all `*.parquet` below it,
             sorted, without names that begin with `_` or `.`; or a list of them;
             a path or URL of a file of CSV (`.csv`) or JSON lines (`.jsonl`, `.ndjson`,
-            `.json`), maybe compressed (`.gz`, `.zst`, `.bz2`, `.lz4`); or a list of them;
+            `.json`), maybe compressed (`.gz`, `.zst`, `.bz2`, `.lz4`), or of a folder of
+            them; or a list of them;
+            a pattern of such paths or URLs, such as `in/*.csv`;
             a pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
             anything that exports Arrow: polars, DuckDB and others;
             a LazyFrame of polars, which is computed as a stream;
@@ -215,16 +224,19 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
             and iterators are consumed when they are opened.
         arrow_schema: The table's schema.
         remote: Reads files by URLs with a scheme other than `file`; None refuses them.
+        csv: How files of CSV are written. With it all files are CSV, whatever their names.
 
     Raises:
-        InputNotFound: a path does not exist, a folder has no Parquet file, a file occurs twice.
+        InputNotFound: a path does not exist, a folder has no file to read, a file occurs twice.
         BadRequest: rows cannot be read from `data`.
     """
+    if csv is not None and not _is_paths(data):
+        raise BadRequest(f"csv is for files of CSV, and not for a {type(data).__name__}")
     if isinstance(data, InputFiles | TextFiles | _Batches):
         return data
-    if isinstance(data, str | bytes | os.PathLike) or _is_list_of_paths(data):
+    if _is_paths(data):
         paths = [data] if isinstance(data, str | bytes | os.PathLike) else data
-        return _files(find_files(paths, remote), arrow_schema, remote)
+        return _files(find_files(paths, remote), arrow_schema, remote, csv)
     if isinstance(data, pa.Table | pa.RecordBatch):
         return _in_memory(data, arrow_schema)
     if (frame := _frame(data, arrow_schema)) is not None:
@@ -269,9 +281,19 @@ def _frame(data: object, arrow_schema: pa.Schema) -> Source | None:
     return _PandasFrame(data, arrow_schema) if is_pandas(data) else None
 
 
-def _files(files: tuple[str, ...], arrow_schema: pa.Schema, remote: InputStore | None) -> Source:
+def _files(
+    files: tuple[str, ...],
+    arrow_schema: pa.Schema,
+    remote: InputStore | None,
+    csv: CsvOptions | None,
+) -> Source:
     """Return the source for files, by the ends of their names."""
-    kinds = {path: kind_of(path) for path in files}
+    kinds = {path: text_kind(path) for path in files}
+    if csv is not None:
+        others = [path for path in files if kinds[path] == "json" or path.endswith(".parquet")]
+        if others:
+            raise BadRequest(f"csv is for files of CSV, and {others[0]!r} is none: leave it out")
+        return TextFiles(files, arrow_schema, remote, csv)
     if not any(kinds.values()):
         return InputFiles(files, arrow_schema, remote)
     if not all(kinds.values()):
@@ -424,7 +446,10 @@ class _DictRows(_Batches):
         )
 
 
-def _is_list_of_paths(data: object) -> TypeGuard[Sequence[AnyPath]]:
+def _is_paths(data: object) -> TypeGuard[AnyPath | Sequence[AnyPath]]:
+    """Return whether input is a path, or a list of paths."""
+    if isinstance(data, str | bytes | os.PathLike):
+        return True
     return (
         isinstance(data, list | tuple)
         and bool(data)

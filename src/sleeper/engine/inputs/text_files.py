@@ -1,17 +1,18 @@
 """Input from CSV files and files of JSON lines, as they are or compressed.
 
 Both are read as a stream, in blocks. CSV has a header; a value that is empty and not in quotes is
-null, `""` is the empty text.
+null, `""` is the empty text. `CsvOptions` say where a file is written otherwise.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -20,19 +21,23 @@ from pyarrow import json as arrow_json
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.engine.inputs.input_files import is_remote, shown
 from sleeper.engine.inputs.text_values import (
+    DecodedFile,
     MapsAsLists,
     MisfitText,
     TextSource,
     csv_type,
     exact_values,
+    has_point,
     json_type,
     maps_as_lists,
     small_batches,
+    with_points,
 )
 from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
+from sleeper.model.csv_options import CsvOptions
+from sleeper.model.input_names import COMPRESSED_NAME, TextKind, text_kind
 from sleeper.ports.objects import InputStore
 
-_NAME: Final = re.compile(r"\.(csv|jsonl|ndjson|json)(?:\.(gz|zst|bz2|lz4))?$", re.IGNORECASE)
 _CODECS: Final = {"gz": "gzip", "zst": "zstd", "bz2": "bz2", "lz4": "lz4"}
 _BLOCK_BYTES: Final = 8 << 20
 """Bytes that are parsed at once. A row may not be longer."""
@@ -41,20 +46,7 @@ _CSV_ROW = re.compile(
 )
 _MISFIT = re.compile("unexpected field|changed from|Failed to convert|too big")
 _NEWLINE: Final = b"\n"
-
-Kind = Literal["csv", "json"]
-
-
-def kind_of(path: str) -> Kind | None:
-    """Return the kind of a text file, by the end of its name; None for another file.
-
-    >>> kind_of("a/b.csv"), kind_of("b.JSONL.gz"), kind_of("s3://b/c.ndjson"), kind_of("x.parquet")
-    ('csv', 'json', 'json', None)
-    """
-    found = _NAME.search(path)
-    if found is None:
-        return None
-    return "csv" if found[1].lower() == "csv" else "json"
+_SHOWN_SEPARATORS: Final = {"\t": "\\t"}
 
 
 class TextFiles:
@@ -66,10 +58,20 @@ class TextFiles:
         origin: The file that is being read.
         row_count: None: it is not known before they are read.
         schema: None: columns are found by name, and read as the table's types.
+
+    Args:
+        files: Their paths. One whose name does not say otherwise is CSV.
+        arrow_schema: The table's schema.
+        remote: Opens files by URL.
+        csv: How files of CSV are written.
     """
 
     def __init__(
-        self, files: tuple[str, ...], arrow_schema: pa.Schema, remote: InputStore | None = None
+        self,
+        files: tuple[str, ...],
+        arrow_schema: pa.Schema,
+        remote: InputStore | None = None,
+        csv: CsvOptions | None = None,
     ) -> None:
         self.files = files
         self.name = shown(files[0]) if len(files) == 1 else f"{len(files)} files"
@@ -80,14 +82,15 @@ class TextFiles:
         self._remote = remote
         self._ignores_extra: bool | None = None
         self._names: dict[str, list[str]] = {}
+        self._csv = csv or CsvOptions()
 
     def check(self, *, ignore_extra_columns: bool) -> None:
         """Read the beginning of every file, and compare its columns with the table's."""
         for path in self.files:
             names = self._names[path] = self._columns_of(path)
-            if kind_of(path) == "csv":
+            if _kind(path) == "csv":
                 self._refuse_other_separator(path, names)
-            if names or kind_of(path) == "csv":
+            if names or _kind(path) == "csv":
                 check_columns(
                     _as_schema(names, self._arrow_schema),
                     self._arrow_schema,
@@ -101,9 +104,13 @@ class TextFiles:
         if len(names) != 1 or names[0] in self._arrow_schema.names:
             return
         known = set(self._arrow_schema.names)
-        for separator in (";", "\t", "|"):
+        for separator in (",", ";", "\t", "|"):
             if known & {name.strip('"') for name in names[0].split(separator)}:
-                reason = f"its columns are separated by {separator!r}, not by commas"
+                reason = (
+                    f"its columns are separated by {separator!r}, not by "
+                    f"{self._csv.separator!r}: give csv=CsvOptions(separator={separator!r}), on "
+                    f"the command line --separator {_SHOWN_SEPARATORS.get(separator, separator)!r}"
+                )
                 _refuse(path, reason, misfit=True)
 
     def batches(
@@ -125,26 +132,55 @@ class TextFiles:
     def _rows_of(self, path: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         wanted = self._arrow_schema.names if columns is None else columns
         fields = [self._arrow_schema.field(name) for name in wanted]
-        if kind_of(path) == "csv":
+        if _kind(path) == "csv":
             names = self._names[path]
             fields = [field for field in fields if field.name in names]
-            yield from _csv_rows(path, self._remote, fields, names)
+            yield from _csv_rows(path, self._remote, fields, names, self._csv)
         else:
             ignore = bool(self._ignores_extra) or columns is not None
             yield from _json_rows(path, self._remote, fields, ignores_extra=ignore)
 
     def _columns_of(self, path: str) -> list[str]:
         """Return the names of a file's columns; of JSON lines, those of the first rows."""
-        maps = _maps(self._arrow_schema) if kind_of(path) == "json" else []
-        with _opened(path, self._remote, maps) as file:
+        if _kind(path) == "csv":
+            return [*csv_schema(path, self._remote, self._csv).names]
+        with _opened(path, self._remote, _maps(self._arrow_schema)) as file:
             try:
-                if kind_of(path) == "csv":
-                    return list(_open_csv(file, {}).schema.names)
                 return list(_open_json(file, None, "infer").schema.names)
-            except pa.ArrowException as error:
-                if kind_of(path) == "csv":
-                    _refuse_csv(path, str(error), ())
+            except pa.ArrowException:
                 return []  # it has no rows, or reading them finds the line that is wrong
+
+
+def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Schema:
+    """Return the columns of a file of CSV, with the types that its first 8 MiB suggest.
+
+    Raises:
+        InputUnreadable: its beginning cannot be read.
+    """
+    with _opened(path, remote, csv=csv) as file:
+        try:
+            found = _open_csv(file, {}, csv).schema
+        except pa.ArrowException as error:
+            _refuse_csv(path, str(error), (), csv)
+    return found
+
+
+def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
+    """Return the fields of a file of JSON lines, with the types that its first 8 MiB suggest.
+
+    Raises:
+        InputUnreadable: its beginning cannot be read.
+    """
+    with _opened(path, remote) as file:
+        try:
+            found = _open_json(file, None, "infer").schema
+        except pa.ArrowException as error:
+            _refuse(path, str(error))
+    return found
+
+
+def _kind(path: str) -> TextKind:
+    return text_kind(path) or "csv"
 
 
 def _maps(fields: Iterable[pa.Field]) -> list[str]:
@@ -153,38 +189,54 @@ def _maps(fields: Iterable[pa.Field]) -> list[str]:
 
 
 def _csv_rows(
-    path: str, remote: InputStore | None, fields: Sequence[pa.Field], names: Sequence[str]
+    path: str,
+    remote: InputStore | None,
+    fields: Sequence[pa.Field],
+    names: Sequence[str],
+    csv: CsvOptions,
 ) -> Iterator[pa.RecordBatch]:
     types = {field.name: csv_type(field.type) for field in fields}
     rows = 0
-    with _opened(path, remote) as file:
+    with _opened(path, remote, csv=csv) as file:
         try:
-            for batch in _open_csv(file, types):
-                yield _typed(batch, fields, path, rows + 2)
+            for batch in _open_csv(file, types, csv):
+                yield _typed(batch, fields, path, rows + 1 + csv.header, csv.decimal_point)
                 rows += batch.num_rows
         except pa.ArrowException as error:
-            _refuse_csv(path, str(error), names)
+            _refuse_csv(path, str(error), names, csv)
         if file.quotes % 2:
             _refuse(
                 path,
-                'it has an odd number of quotes ("): a quoted value does not end, or the file was '
-                "cut off. A quote inside a value is doubled, and the value quoted",
+                f"it has an odd number of quotes ({csv.quote}): a quoted value does not end, or "
+                "the file was cut off. A quote inside a value is doubled, and the value quoted",
             )
 
 
-def _open_csv(file: TextSource, types: dict[str, pa.DataType]) -> Any:
-    """Open CSV for columns of some types; without types to learn the names of its columns."""
+def _open_csv(file: TextSource, types: dict[str, pa.DataType], csv: CsvOptions) -> Any:
+    """Open CSV for columns of some types; without types to learn its columns."""
     return arrow_csv.open_csv(
         file.lend(),
         # One thread: then errors say which row it is.
-        read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        read_options=arrow_csv.ReadOptions(
+            block_size=_BLOCK_BYTES,
+            use_threads=False,
+            column_names=None if csv.column_names is None else [*csv.column_names],
+            skip_rows_after_names=int(csv.header and csv.column_names is not None),
+            autogenerate_column_names=not csv.header and csv.column_names is None,
+        ),
+        parse_options=arrow_csv.ParseOptions(
+            newlines_in_values=True,
+            delimiter=csv.separator,
+            quote_char=csv.quote or False,
+            double_quote=csv.quote is not None,
+        ),
         convert_options=arrow_csv.ConvertOptions(
             column_types=types,
             include_columns=[*types] or None,
-            null_values=[""],
+            null_values=[*csv.null_texts],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
+            decimal_point=csv.decimal_point,
         ),
     )
 
@@ -298,13 +350,20 @@ def _json_reason(reason: str, maps: Sequence[str]) -> str:
 
 
 def _typed(
-    batch: pa.RecordBatch, fields: Sequence[pa.Field], path: str, first_row: int
+    batch: pa.RecordBatch,
+    fields: Sequence[pa.Field],
+    path: str,
+    first_row: int,
+    decimal_point: str = ".",
 ) -> pa.RecordBatch:
     """Return rows that were read as text as the table's types."""
     arrays = []
     for field in fields:
+        column = batch.column(field.name)
+        if decimal_point != "." and has_point(field.type):
+            column = with_points(column, decimal_point)
         try:
-            arrays.append(exact_values(batch.column(field.name), field.type))
+            arrays.append(exact_values(column, field.type))
         except MisfitText as misfit:
             raise InputSchemaMismatch(
                 f"{shown(path)}, row {first_row + misfit.place:,}, column {field.name!r}: "
@@ -322,10 +381,15 @@ def _as_schema(names: Sequence[str], arrow_schema: pa.Schema) -> pa.Schema:
 
 
 @contextmanager
-def _opened(path: str, remote: InputStore | None, maps: Sequence[str] = ()) -> Iterator[TextSource]:
+def _opened(
+    path: str,
+    remote: InputStore | None,
+    maps: Sequence[str] = (),
+    csv: CsvOptions | None = None,
+) -> Iterator[TextSource]:
     """Open a file for reading, decompressed by the end of its name; maps of JSON as lists."""
-    found = _NAME.search(path)
-    ending = found[2] if found else None
+    found = COMPRESSED_NAME.search(path)
+    ending = found[1] if found else None
     with ExitStack() as opened:
         try:
             file = opened.enter_context(_raw(path, remote))
@@ -334,9 +398,20 @@ def _opened(path: str, remote: InputStore | None, maps: Sequence[str] = ()) -> I
                 file = opened.enter_context(
                     pa.CompressedInputStream(plain, _CODECS[ending.lower()])
                 )
-            source = TextSource(MapsAsLists(file, maps) if maps else file)
+            if csv is not None and not _is_utf8(csv.encoding):
+                file = DecodedFile(file, csv.encoding)
+            source = TextSource(
+                MapsAsLists(file, maps) if maps else file, '"' if csv is None else csv.quote
+            )
             opened.callback(source.wait_for_readers)
             yield source
+        except UnicodeDecodeError as error:
+            place = getattr(file, "bytes_read", 0) + error.start
+            _refuse(
+                path,
+                f"byte {place:,} is no text in the encoding {error.encoding!r} ({error.reason}): "
+                "give the right encoding, by csv=CsvOptions(encoding=...) or --encoding",
+            )
         except FileNotFoundError:
             raise InputNotFound(f"file {shown(path)} no longer exists") from None
         except OSError as error:
@@ -351,23 +426,30 @@ def _raw(path: str, remote: InputStore | None) -> AbstractContextManager[Any]:
     return Path(path).open("rb")
 
 
-def _refuse_csv(path: str, reason: str, names: Sequence[str]) -> NoReturn:
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-8"
+
+
+def _refuse_csv(path: str, reason: str, names: Sequence[str], csv: CsvOptions) -> NoReturn:
     """Raise the error for CSV that pyarrow refused, with the row and the name of the column."""
+    if "invalid UTF8" in reason:
+        reason += ": give its encoding, by csv=CsvOptions(encoding=...) or --encoding"
     found = _CSV_ROW.fullmatch(reason)
     if found is None:
         _refuse(path, reason)
     column, row, why = found.groups()
     why = why.removeprefix("CSV conversion error ")
+    header = " (the header is row 1)" if csv.header else ""
     if column is None:
-        _refuse(path, f"row {int(row):,} (the header is row 1): {why}")
+        _refuse(path, f"row {int(row):,}{header}: {why}")
     raise InputSchemaMismatch(
-        f"{shown(path)}, row {int(row):,} (the header is row 1), column "
+        f"{shown(path)}, row {int(row):,}{header}, column "
         f"{names[int(column)]!r}: {why}. Nothing was ingested."
     )
 
 
 def _refuse(path: str, reason: str, *, misfit: bool = False) -> NoReturn:
-    kind = "CSV" if kind_of(path) == "csv" else "JSON lines"
+    kind = "CSV" if _kind(path) == "csv" else "JSON lines"
     first = reason.splitlines()[0] if reason else "no reason is known"
     if "straddling" in first:
         first = f"a row is longer than {_BLOCK_BYTES >> 20} MiB"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 import logging
 import threading
@@ -47,6 +48,20 @@ def json_type(want: pa.DataType) -> pa.DataType:
     if is_.is_decimal(want):
         return pa.decimal128(38, want.scale)
     return pa.float64() if is_.is_floating(want) else want
+
+
+def has_point(want: pa.DataType) -> bool:
+    """Return whether texts of a type may have a decimal point."""
+    return bool(pa.types.is_decimal(want) or pa.types.is_floating(want))
+
+
+def with_points(column: pa.Array, decimal_point: str) -> pa.Array:
+    """Return texts of numbers with a point where `decimal_point` is, and the other way round.
+
+    So a point in a number with a decimal comma is refused, and does not change its value.
+    """
+    found = pc.replace_substring(column, ".", "'")
+    return pc.replace_substring(found, decimal_point, ".")
 
 
 def exact_values(column: pa.Array, want: pa.DataType) -> pa.Array:
@@ -179,6 +194,28 @@ _log = logging.getLogger(__name__)
 _WAIT_S: Final = 60.0
 
 
+class DecodedFile:
+    """A file of text in some encoding, as UTF-8.
+
+    Raises:
+        UnicodeDecodeError: while it is read: a byte is no text of the encoding.
+    """
+
+    def __init__(self, file: Any, encoding: str) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self.bytes_read = 0
+
+    def read(self, size: int | None = None) -> bytes:
+        """Read some bytes; none at the end. They may be more than `size`, as UTF-8 is longer."""
+        while body := bytes(self._file.read(size)):
+            text = self._decoder.decode(body)
+            self.bytes_read += len(body)
+            if text:
+                return text.encode()
+        return self._decoder.decode(b"", final=True).encode()
+
+
 class TextSource:
     """A file that counts the quotes in what is read of it.
 
@@ -186,15 +223,21 @@ class TextSource:
         quotes: How many quotes were read.
     """
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, quote: str | None = '"') -> None:
         self._file = file
+        self._quote = b"" if quote is None else quote.encode()
         self._given_back: list[threading.Event] = []
+        self._waiting = b""
         self.quotes = 0
 
     def read(self, size: int | None = None) -> bytes:
         """Read some bytes; none at the end."""
-        body = bytes(self._file.read(size))
-        self.quotes += body.count(b'"')
+        body = self._waiting or bytes(self._file.read(size))
+        self._waiting = b""
+        if size is not None and 0 <= size < len(body):  # a decoded file gives more
+            body, self._waiting = body[:size], body[size:]
+        if self._quote:
+            self.quotes += body.count(self._quote)
         return body
 
     def lend(self) -> LentSource:

@@ -13,8 +13,15 @@ import click
 from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.clusters import PLATFORMS, cluster_of, cluster_options, refuse_strangers
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs, text_of
+from sleeper.interfaces.cli.options import (
+    csv_options,
+    instance_option,
+    json_option,
+    split_pairs,
+    text_of,
+)
 from sleeper.interfaces.cli.present import print_json, progress_rows, say, show_imported
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,
@@ -56,6 +63,7 @@ from sleeper.spark.submit.submitted_jobs import Submission
 @click.option("--submit", "platform", type=click.Choice(PLATFORMS), help="Run it on a cluster.")
 @click.option("--dry-run", is_flag=True, help="With --submit: show the request, send nothing.")
 @cluster_options
+@csv_options
 @instance_option
 @json_option
 def bulk_import(
@@ -67,9 +75,10 @@ def bulk_import(
     settings: tuple[str, ...],
     instance: str,
     platform: str | None,
+    csv: CsvOptions | None,
     **asked: Any,
 ) -> None:
-    """Add the rows of FILES, Parquet files or folders of them, to TABLE in one commit.
+    """Add the rows of FILES, as sleeper ingest takes them, to TABLE in one commit.
 
     A table with too few partitions is split first, by a sample of the rows. Then
     all rows become visible together.
@@ -84,6 +93,8 @@ def bulk_import(
     """
     conf = dict(split_pairs(settings, "--conf"))
     job = _job(table, files, job_id, job_file)
+    if csv is not None:
+        job = replace(job, csv={**job.csv, **csv.to_json()})
     job = replace(job, spark_conf={**job.spark_conf, **conf})
     if platform is None:
         _run_here(job, connect(instance), asked, checked=job_file is None)
@@ -120,6 +131,7 @@ def _run_here(
             engine=asked["engine"],
             master=asked["master"],
             conf=job.spark_conf,
+            csv=job.csv_options,
             ignore_extra_columns=asked["ignore_extra_columns"],
             set_aside=asked["set_aside"],
             progress=progress,

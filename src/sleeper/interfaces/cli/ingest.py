@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.options import csv_options, instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_json, progress_rows, say
 from sleeper.interfaces.connection import connect
+from sleeper.model.csv_options import CsvOptions
 
 
 @click.command()
@@ -23,6 +24,7 @@ from sleeper.interfaces.connection import connect
     type=click.Path(dir_okay=False),
     help="Write rows with a null key to this Parquet file.",
 )
+@csv_options
 @instance_option
 @json_option
 def ingest(
@@ -33,24 +35,30 @@ def ingest(
     set_aside: str | None,
     instance: str,
     as_json: bool,
+    csv: CsvOptions | None,
 ) -> None:
     """Add the rows of FILES to TABLE in one commit.
 
-    FILES are Parquet files or folders of them; or files of CSV (.csv) or JSON
-    lines (.jsonl, .ndjson, .json), also compressed (.gz, .zst, .bz2, .lz4); by path
-    or URL. All rows become visible together. With --job-id, running the same
-    command again after any failure neither loses nor doubles a row.
+    FILES are Parquet files, or files of CSV (.csv) or JSON lines (.jsonl,
+    .ndjson, .json), also compressed (.gz, .zst, .bz2, .lz4); or folders of
+    them, or patterns such as 'in/*.csv'; by path or URL. With an option of CSV
+    all are CSV, whatever their names.
+
+    All rows become visible together. With --job-id, running the same command
+    again after any failure neither loses nor doubles a row.
 
     \b
     Examples:
         sleeper ingest flights 2013/ --job-id flights-2013
         sleeper ingest flights more.csv.gz
+        sleeper ingest flights sales.txt --separator ';' --encoding latin-1
     """
     opened = connect(instance).table(table)
     with progress_rows(f"ingest into {table}") as progress:
         result = opened.ingest(
             [*files],
             job_id,
+            csv=csv,
             ignore_extra_columns=ignore_extra_columns,
             set_aside=set_aside,
             progress=progress,

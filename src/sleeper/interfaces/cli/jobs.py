@@ -14,9 +14,16 @@ import click
 
 from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.options import instance_option, json_option, one_of, text_of
+from sleeper.interfaces.cli.options import (
+    csv_options,
+    instance_option,
+    json_option,
+    one_of,
+    text_of,
+)
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TRY_AGAIN
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import ANSWERS, JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState, JobStatus
@@ -55,6 +62,7 @@ def jobs() -> None:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--id", "job_id", metavar="ID", help="Names the job, so that it is done once.")
 @click.option("--wait", is_flag=True, help="Wait until the job has ended.")
+@csv_options
 @instance_option
 @json_option
 def submit(
@@ -65,8 +73,9 @@ def submit(
     wait: bool,
     instance: str,
     as_json: bool,
+    csv: CsvOptions | None,
 ) -> None:
-    """Ask a worker to ingest FILES, Parquet files or folders of them, into TABLE.
+    """Ask a worker to ingest FILES into TABLE: files, folders and patterns of sleeper ingest.
 
     Nothing is read here. A worker (sleeper worker ingest, sleeper serve) does the
     job. A job of the same id that was committed before adds nothing.
@@ -76,7 +85,7 @@ def submit(
         sleeper jobs submit flights june.parquet july.parquet --id summer
     """
     with connect(instance) as opened:
-        given = opened.jobs.submit_ingest(table, files, job_id)
+        given = opened.jobs.submit_ingest(table, files, job_id, csv=csv)
         if wait:
             _wait(opened, (given,), JobKind.INGEST, table, None, as_json=as_json)
         elif as_json:

@@ -8,13 +8,14 @@ from datetime import datetime
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.connection import connect
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.keys import value_from_text
 from sleeper.model.schema import Field, Schema
@@ -38,6 +39,56 @@ instance_option = click.option(
     metavar="URL",
     help="The instance: a folder or URL.  [env: SLEEPER_INSTANCE]",
 )
+_CSV_OPTIONS = (
+    click.option("--separator", metavar="C", help=r"CSV: between values, such as ';' or '\t'."),
+    click.option("--quote", metavar="C", help="CSV: around values that need it; '' for none."),
+    click.option("--encoding", metavar="NAME", help="CSV: the encoding, such as latin-1."),
+    click.option("--no-header", is_flag=True, help="CSV: the first row is a row of values."),
+    click.option(
+        "--column-names", metavar="A,B", help="CSV: the columns, instead of those in a header."
+    ),
+    click.option(
+        "--null-text", "null_texts", multiple=True, metavar="TEXT", help="CSV: a text for null."
+    ),
+    click.option("--decimal-point", metavar="C", help="CSV: before fractions, such as ','."),
+)
+
+
+def csv_options(command: F) -> F:
+    """Add options that say how CSV is written; the command is called with them as `csv`."""
+
+    @wraps(command)
+    def called(
+        *args: Any,
+        separator: str | None,
+        quote: str | None,
+        encoding: str | None,
+        no_header: bool,
+        column_names: str | None,
+        null_texts: tuple[str, ...],
+        decimal_point: str | None,
+        **options: Any,
+    ) -> Any:
+        given = {
+            "separator": _SEPARATORS.get(separator or "", separator),
+            "encoding": encoding,
+            "header": False if no_header else None,
+            "column_names": None if column_names is None else column_names.split(","),
+            "null_texts": null_texts or None,
+            "decimal_point": decimal_point,
+        }
+        values: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+        if quote is not None:
+            values["quote"] = quote or None
+        return command(*args, csv=CsvOptions(**values) if values else None, **options)
+
+    for option in reversed(_CSV_OPTIONS):
+        called = option(called)
+    return cast("F", called)
+
+
+_SEPARATORS = {r"\t": "\t", "tab": "\t"}
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ranges_option = click.option(
     "--range", "ranges", multiple=True, metavar="F=MIN,MAX", help="Values from MIN up to MAX."

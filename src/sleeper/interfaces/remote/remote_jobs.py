@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Never
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from sleeper.errors import BadRequest
 from sleeper.interfaces.remote.http_client import HttpClient, result_of
 from sleeper.interfaces.remote.remote_table import path_of_table
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import DeadLetter, QueueDepth, SubmittedFile
 from sleeper.model.jobs.statuses import JobStatus
@@ -25,13 +27,27 @@ class RemoteJobs:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
 
-    def submit_ingest(self, table: str, files: Paths, job_id: str | None = None) -> str:
+    def submit_ingest(
+        self,
+        table: str,
+        files: Paths,
+        job_id: str | None = None,
+        *,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
+    ) -> str:
         """Ask for files to be ingested by a worker, and return the job's id."""
-        return self._submit(table, files, job_id, "ingest")
+        return self._submit(table, files, job_id, "ingest", csv)
 
-    def submit_bulk_import(self, table: str, files: Paths, job_id: str | None = None) -> str:
+    def submit_bulk_import(
+        self,
+        table: str,
+        files: Paths,
+        job_id: str | None = None,
+        *,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
+    ) -> str:
         """Ask for many files to be imported at once, and return the job's id."""
-        return self._submit(table, files, job_id, "bulk-import")
+        return self._submit(table, files, job_id, "bulk-import", csv)
 
     def submit_files(self, table: str, files: Paths) -> None:
         """Give files to the ingest batcher."""
@@ -87,8 +103,17 @@ class RemoteJobs:
         body = {"message_ids": None if message_ids is None else [*message_ids]}
         return int(self._client.send("POST", f"/sleeper/queues/{queue}/redrive", body)["messages"])
 
-    def _submit(self, table: str, files: Paths, job_id: str | None, kind: str) -> str:
-        body = {"files": _list(files), "job_id": job_id, "kind": kind}
+    def _submit(
+        self,
+        table: str,
+        files: Paths,
+        job_id: str | None,
+        kind: str,
+        csv: CsvOptions | Mapping[str, Any] | None,
+    ) -> str:
+        body: dict[str, Any] = {"files": _list(files), "job_id": job_id, "kind": kind}
+        if (options := CsvOptions.of(csv)) is not None:
+            body["csv"] = asdict(options)
         return str(self._client.send("POST", f"{path_of_table(table)}/jobs", body)["job_id"])
 
     def __getattr__(self, name: str) -> Never:

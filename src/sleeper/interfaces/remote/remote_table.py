@@ -23,6 +23,7 @@ from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFaile
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
 from sleeper.lookup.keys import key_batch, key_rows
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
 from sleeper.model.formats.query_json import regions_to_json
 from sleeper.model.keys import checked_value, key_type, value_to_json
@@ -42,7 +43,7 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA
 from sleeper.state.kept_versions import KeptVersions
 from sleeper.tables.history import HistoryEntry
-from sleeper.tables.ingest import IngestResult, path_aside
+from sleeper.tables.ingest import IngestResult, csv_for, path_aside
 from sleeper.tables.report import FilesReport, PartitionReport
 from sleeper.tables.table import Table
 
@@ -411,6 +412,7 @@ class RemoteTable(WholeTable):
         data: object,
         job_id: str | None = None,
         *,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
         ignore_extra_columns: bool = False,
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
@@ -422,7 +424,8 @@ class RemoteTable(WholeTable):
         """
         given = job_id if job_id and job_id.strip() else new_secret()[:32]
         aside = path_aside(set_aside)
-        source = open_source(data, self._arrow_schema, input_store())
+        options = csv_for(csv, self.schema)
+        source = open_source(data, self._arrow_schema, input_store(), options)
         source.check(ignore_extra_columns=ignore_extra_columns)
         rows = ValidatedInput(
             source,

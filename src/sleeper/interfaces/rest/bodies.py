@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sleeper.model.csv_options import CsvOptions
+
 Values = dict[str, str | int | bool | None]
 
 _MEMBERS_MAX = 10_000
@@ -160,12 +162,39 @@ class Query(Question):
     format: AnswerFormatField = None
 
 
+class CsvBody(Body):
+    """How files of CSV are written."""
+
+    separator: Annotated[str, Field(description="Between values.", examples=[";"])] = ","
+    quote: Annotated[
+        str | None, Field(description="Around values that need it; null for none.")
+    ] = '"'
+    encoding: Annotated[str, Field(examples=["latin-1"])] = "utf-8"
+    header: Annotated[bool, Field(description="false without names in the first row.")] = True
+    column_names: Annotated[
+        list[str] | None, Field(description="The columns, instead of those in the header.")
+    ] = None
+    null_texts: Annotated[
+        list[str], Field(description="What stands for null where it is not in quotes.")
+    ] = [""]
+    decimal_point: Annotated[str, Field(examples=[","])] = "."
+
+    def options(self) -> CsvOptions:
+        """Return them as options.
+
+        Raises:
+            BadRequest: a value is not allowed.
+        """
+        return CsvOptions(**self.model_dump())
+
+
 FileNames = Annotated[
     list[str],
     Field(
         min_length=1,
         max_length=10_000,
-        description="Parquet files, or folders of them, in buckets; or of the input folder.",
+        description="Files, folders of them, or patterns such as `s3://bucket/2013/*.csv`, in "
+        "buckets; or of the input folder.",
         examples=[["s3://bucket/2013/01.parquet"]],
     ),
 ]
@@ -180,6 +209,10 @@ class IngestJobBody(Body):
         Field(description="Names the job: one that was committed before adds nothing."),
     ] = None
     kind: Literal["ingest", "bulk-import"] = "ingest"
+    csv: Annotated[
+        CsvBody | None,
+        Field(description="With it all files are CSV, written so, whatever their names."),
+    ] = None
 
 
 class SubmittedFilesBody(Body):

@@ -2,7 +2,8 @@
 
     {"id": "june", "tableName": "trips", "files": ["s3://bucket/june/"]}
 
-Only `files` and one of `tableName` and `tableId` are needed. Keys that nobody knows are kept,
+`"csv": {"separator": ";"}` says how files of CSV are written (`CsvOptions`); upstream has no such
+key. Only `files` and one of `tableName` and `tableId` are needed. Keys that nobody knows are kept,
 so that a job can be passed on as it came.
 """
 
@@ -13,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from sleeper.errors import BadRequest
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.message_json import MessageFields, write_message
 
 
@@ -24,7 +27,8 @@ class IngestJob:
         id: Names the work: a repeated job changes nothing. None: one is made (rule ING-9).
         table_name: The table, unless `table_id` names it.
         table_id: The table; wins over the name (rule ING-9).
-        files: Paths or URLs of Parquet files or folders; None when the message has none.
+        files: Paths or URLs of files, folders or patterns; None when the message has none.
+        csv: How files of CSV are written, as the message has it.
         others: Unknown keys of the message.
     """
 
@@ -32,12 +36,22 @@ class IngestJob:
     table_name: str | None = None
     table_id: str | None = None
     files: tuple[str | None, ...] | None = None
+    csv: Mapping[str, Any] = field(default_factory=dict)
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
         """The files, without what a message may hold in their place by mistake."""
         return [path for path in self.files or () if path]
+
+    @property
+    def csv_options(self) -> CsvOptions | None:
+        """How files of CSV are written; None where the message says nothing of it.
+
+        Raises:
+            BadRequest: an option is unknown, or its value is not allowed.
+        """
+        return CsvOptions.from_json(self.csv) if self.csv else None
 
 
 def read_ingest_job(text: str) -> IngestJob:
@@ -59,6 +73,7 @@ def fields_of_job(message: MessageFields) -> dict[str, Any]:
         "table_name": message.text("tableName"),
         "table_id": message.text("tableId"),
         "files": message.texts("files"),
+        "csv": message.object("csv") or {},
     }
 
 
@@ -98,6 +113,10 @@ def ingest_job_failures(
         failures.append("One of the files was null")
     if "" in (job.files or ()):
         failures.append("One of the files was empty: give the path or URL of a file or a folder")
+    try:
+        job.csv_options  # noqa: B018 - raises for what is wrong
+    except BadRequest as error:
+        failures.append(f"csv: {error}")
     if not table_found:
         failures.append(f"Table not found: {job.table_id or job.table_name or 'none was named'}")
     if missing_paths:

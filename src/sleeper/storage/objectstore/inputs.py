@@ -7,6 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from sleeper.errors import InputNotFound, InputUnreadable, StorageFailed
+from sleeper.model.input_names import (
+    data_files,
+    folder_of_pattern,
+    is_hidden,
+    is_pattern,
+    pattern_regex,
+)
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings, split_url
 from sleeper.storage.objectstore.client import (
     Client,
@@ -19,7 +26,6 @@ from sleeper.storage.objectstore.client import (
 )
 
 _PAGE_KEYS = 1_000
-_HIDDEN = ("_", ".")
 _END_BYTES = 64 << 10
 """Bytes that are read when an object is opened. They have the footer of most Parquet files."""
 
@@ -36,13 +42,14 @@ class BucketInputs:
         self._clients: dict[Bucket, Client] = {}
 
     def find(self, url: str) -> list[str]:
-        """Return the URL of an object, or of all `*.parquet` below a folder, in key order.
+        """Return the URL of an object, or of those below a folder or of a pattern, in key order.
 
-        A URL that ends in `/` is a folder. Names beginning with `_` or `.` are left out below a
-        folder.
+        A URL that ends in `/` is a folder: its `*.parquet`, or if there are none its files of CSV
+        and JSON lines. Names beginning with `_` or `.` are left out below a folder. A pattern has
+        `*`, `?` or `[abc]`, or `**/` for any folders, and is not the name of an object.
 
         Raises:
-            InputNotFound: the object or folder does not exist, or has no `*.parquet` below it.
+            InputNotFound: the object or folder does not exist, or has no such file below it.
             UrlInvalid: the URL does not name a bucket.
             StorageFailed: the store cannot be read.
         """
@@ -55,7 +62,8 @@ class BucketInputs:
             raise _failure(error, bucket, key) from error
         if not found:
             raise InputNotFound(
-                f"there is no object {url!r}, and no *.parquet object in a folder of that name"
+                f"there is no object {url!r}, and no object of Parquet, CSV or JSON lines in a "
+                "folder of that name"
             )
         return [bucket.named(name) for name in found]
 
@@ -196,7 +204,11 @@ def _end_of(store: Any, key: str) -> tuple[Any, bytes]:
 def _names_of(store: Any, key: str) -> list[str]:
     if key and not key.endswith("/") and _is_object(store, key):
         return [key]
-    return list(_parquet_below(store, key.strip("/")))
+    if is_pattern(key):
+        wanted = pattern_regex(key)
+        below = _visible_below(store, folder_of_pattern(key).strip("/"))
+        return [name for name in below if wanted.fullmatch(name)]
+    return data_files(_visible_below(store, key.strip("/")))
 
 
 def _is_object(store: Any, key: str) -> bool:
@@ -208,11 +220,11 @@ def _is_object(store: Any, key: str) -> bool:
     return bool(found["size"]) or next(_names_below(store, key), None) is None
 
 
-def _parquet_below(store: Any, folder: str) -> Iterator[str]:
+def _visible_below(store: Any, folder: str) -> Iterator[str]:
     start = f"{folder}/" if folder else ""
     for name in _names_below(store, folder):
         below = name.removeprefix(start).split("/")
-        if name.endswith(".parquet") and not any(part.startswith(_HIDDEN) for part in below):
+        if not any(map(is_hidden, below)):
             yield name
 
 

@@ -145,6 +145,8 @@ class BulkImportWork(Job):
             self.job.paths,
             self.job_id,
             conf=self.job.spark_conf,
+            csv=self.job.csv_options,
+            ignore_extra_columns=True,
             progress=lambda done, total: run.check(),
             send_commit=send,
         )

@@ -8,6 +8,7 @@ from functools import partial
 from sleeper.errors import JobInvalid
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
 from sleeper.model.jobs.events import hash_of_paths
 from sleeper.model.jobs.kinds import JobKind, QueueName
@@ -24,11 +25,13 @@ class IngestWork(Job):
     Attributes:
         jobs: Where its table is found.
         paths: Its files.
+        csv: How its files of CSV are written.
         before: What the table's log said of the job when its message was read.
     """
 
     jobs: InstanceJobs
     paths: tuple[str, ...]
+    csv: CsvOptions | None
     before: JobRecord | None
 
     def done_before(self) -> JobOutcome | None:
@@ -36,7 +39,10 @@ class IngestWork(Job):
         return JobOutcome.of_record(self.before)
 
     def run(self, run: RunContext) -> JobOutcome:
-        """Ingest the files in one commit, here or by the committer (rule ING-13)."""
+        """Ingest the files in one commit, here or by the committer (rule ING-13).
+
+        Columns that the table does not have are left out, as by upstream.
+        """
         table = self.jobs.tables.table(self.table_id)
         send = None
         if table.properties.async_commits.ingest:
@@ -44,6 +50,8 @@ class IngestWork(Job):
         result = table.ingest(
             list(self.paths),
             self.job_id,
+            csv=self.csv,
+            ignore_extra_columns=True,
             progress=lambda done, total: run.check(),
             send_commit=send,
         )
@@ -94,6 +102,7 @@ class IngestReader(JobReader):
             input_hash=hash_of_paths(job.paths),
             jobs=self._jobs,
             paths=tuple(job.paths),
+            csv=job.csv_options,
             before=checked.before,
         )
 

@@ -39,7 +39,8 @@ def submit_job(table: str, body: IngestJobBody, request: Request) -> Response:
     _check_files(served, body.files)
     jobs = served.instance.jobs
     submit = jobs.submit_bulk_import if body.kind == "bulk-import" else jobs.submit_ingest
-    return json_answer({"job_id": submit(table, body.files, body.job_id)}, 202)
+    csv = None if body.csv is None else body.csv.options()
+    return json_answer({"job_id": submit(table, body.files, body.job_id, csv=csv)}, 202)
 
 
 @router.post("/tables/{table:segment}/batcher", status_code=202, dependencies=[WRITE])

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from email.message import EmailMessage
 from functools import partial
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final
 from urllib.parse import unquote
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
@@ -27,6 +28,7 @@ from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements.process_handle import CallKind
 from sleeper.interfaces.rest.statements.process_pool import statements_of
 from sleeper.interfaces.rest.statements.upload_ingest import ingest_upload, is_plain
+from sleeper.model.csv_options import CsvOptions
 
 router = APIRouter(
     prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
@@ -35,6 +37,53 @@ router = APIRouter(
 JOB_ID: Final = "Sleeper-Job-Id"
 _TYPES: Final = {name: form for name, form in MEDIA_TYPES.items() if form != "json"}
 _RESULT: Final = {"rows_read": 2, "rows_written": 2, "transaction": 3, "job_id": "flights-2013"}
+
+
+def csv_of(
+    request: Request,
+    *,
+    csv_separator: Annotated[
+        str | None, Query(description="Between values of CSV; a comma without it.")
+    ] = None,
+    csv_quote: Annotated[
+        str | None, Query(description="Around values that need it; empty for none.")
+    ] = None,
+    csv_encoding: Annotated[
+        str | None, Query(description="Such as latin-1; the charset of the type without it.")
+    ] = None,
+    csv_header: Annotated[
+        bool | None, Query(description="false without names in the first row.")
+    ] = None,
+    csv_column: Annotated[
+        list[str] | None,
+        Query(description="Once for each column: its name, instead of that in the header."),
+    ] = None,
+    csv_null: Annotated[
+        list[str] | None,
+        Query(description="Once for each text that is null where it is not in quotes."),
+    ] = None,
+    csv_decimal_point: Annotated[str | None, Query(description="A point or a comma.")] = None,
+) -> CsvOptions | None:
+    """Return how the CSV of a request is written; None if nothing says that it is unusual.
+
+    Raises:
+        BadRequest: a value is not allowed.
+    """
+    content = EmailMessage()
+    content["Content-Type"] = request.headers.get("content-type", "")
+    charset = content.get_content_charset()
+    given = {
+        "separator": csv_separator,
+        "encoding": csv_encoding or charset,
+        "header": csv_header,
+        "column_names": csv_column,
+        "null_texts": csv_null,
+        "decimal_point": csv_decimal_point,
+    }
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if csv_quote is not None:
+        values["quote"] = csv_quote or None
+    return CsvOptions(**values) if values else None
 
 
 @router.post(
@@ -64,10 +113,12 @@ async def add_rows(
     ignore_extra_columns: Annotated[
         bool, Query(description="true to drop columns that the table does not have.")
     ] = False,
+    csv: Annotated[CsvOptions | None, Depends(csv_of)] = None,
 ) -> Response:
     """Add the rows of the body, all in one commit: Arrow stream, Parquet, CSV or JSON lines.
 
-    A body that is cut off, or does not fit the table, changes nothing.
+    A body that is cut off, or does not fit the table, changes nothing. Parameters whose names begin
+    with `csv_` say how CSV is written; its charset may also be that of the header `Content-Type`.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     form = _TYPES.get(media_type)
@@ -87,6 +138,7 @@ async def add_rows(
             form=form,
             job_id=unquote(sleeper_job_id),
             ignore_extra=ignore_extra_columns,
+            csv=csv if form == "csv" else None,
         )
         statements = statements_of(request)
         if statements is None or await to_thread.run_sync(is_plain, path, form):

@@ -16,6 +16,7 @@ from sleeper.errors import InputRefused, InputUnreadable
 from sleeper.interfaces.rest.answers import Answer
 from sleeper.interfaces.rest.json_values import json_text
 from sleeper.interfaces.rest.served_instance import ServedInstance
+from sleeper.model.csv_options import CsvOptions
 from sleeper.tables.ingest import IngestResult
 from sleeper.tables.table import Table
 
@@ -25,14 +26,21 @@ _HEADER, _COMPRESSION = 2, 3
 
 
 def ingest_upload(
-    served: ServedInstance, *, table: str, path: str, form: str, job_id: str, ignore_extra: bool
+    served: ServedInstance,
+    *,
+    table: str,
+    path: str,
+    form: str,
+    job_id: str,
+    ignore_extra: bool,
+    csv: CsvOptions | None = None,
 ) -> Answer:
     """Ingest an upload, and answer with the result.
 
     Raises:
         InputRefused: it does not fit the table.
     """
-    result = _ingested(served.table(table), path, form, job_id, extra=ignore_extra)
+    result = _ingested(served.table(table), path, form, job_id, extra=ignore_extra, csv=csv)
     return Answer(media_type="application/json", body=json_text(result))
 
 
@@ -91,7 +99,9 @@ def _is_compressed(metadata: bytes) -> bool:
     return not header or bool(field(header + number("<I", header), _COMPRESSION))
 
 
-def _ingested(table: Table, path: str, form: str, job_id: str, *, extra: bool) -> IngestResult:
+def _ingested(
+    table: Table, path: str, form: str, job_id: str, *, extra: bool, csv: CsvOptions | None
+) -> IngestResult:
     """Ingest an upload.
 
     Raises:
@@ -99,7 +109,7 @@ def _ingested(table: Table, path: str, form: str, job_id: str, *, extra: bool) -
     """
     try:
         if form != "arrow":
-            return table.ingest([path], job_id or None, ignore_extra_columns=extra)
+            return table.ingest([path], job_id or None, csv=csv, ignore_extra_columns=extra)
         _check_arrow(path)
         with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
             return table.ingest(reader, job_id or None, ignore_extra_columns=extra)
