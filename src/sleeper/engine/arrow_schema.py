@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.columns.exact_cast import castable, exact_cast, is_list, plain_type
 from sleeper.columns.type_traits import arrow_type, fitting_kind, outside_limits
-from sleeper.errors import BadRequest, InputSchemaMismatch, SchemaInvalid
+from sleeper.errors import InputSchemaMismatch, SchemaInvalid
 from sleeper.model.schema import (
     DecimalType,
     Field,
@@ -293,42 +292,6 @@ def _check_limits(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None
         raise InputSchemaMismatch(
             f"key column {field.name!r} of {origin} has {outside}. Correct them first"
         )
-
-
-def schema_of(
-    schema: Schema | pa.Schema | str | Mapping[str, Any],
-    row_keys: Sequence[str] | None,
-    sort_keys: Sequence[str],
-) -> Schema:
-    """Return the schema from one of the forms that `create_table` accepts.
-
-    Raises:
-        BadRequest: the key fields are given twice, or not at all.
-        SchemaInvalid: it cannot be a table's schema.
-    """
-    if type(schema).__module__.startswith("pyspark."):
-        raise BadRequest(
-            f"a {type(schema).__name__} of Spark is not a schema of a table, because it does not "
-            "say which fields are keys: give Schema(row_keys=[...], values=[...]), or convert it "
-            "by pyspark.sql.pandas.types.to_arrow_schema(...) and give row_keys=[...]"
-        )
-    for name, keys in (("row_keys", row_keys), ("sort_keys", sort_keys)):
-        if keys is not None and (isinstance(keys, str) or not isinstance(keys, Iterable)):
-            raise BadRequest(f"{name} must be a list of names of fields, not {keys!r}")
-    if not isinstance(schema, Schema | pa.Schema | str | bytes | Mapping):
-        raise SchemaInvalid(
-            "schema must be a Schema, its JSON, or a pyarrow.Schema with row_keys=[...], not "
-            f"{schema!r}"
-        )
-    if isinstance(schema, pa.Schema):
-        if not row_keys:
-            raise BadRequest(
-                "a pyarrow.Schema does not say which fields are keys: give row_keys=[...]"
-            )
-        return from_arrow(schema, row_keys=row_keys, sort_keys=sort_keys)
-    if row_keys or sort_keys:
-        raise BadRequest("row_keys and sort_keys are for a pyarrow.Schema; this schema has its own")
-    return schema if isinstance(schema, Schema) else Schema.from_json(schema)
 
 
 def columns_with_statistics(arrow_schema: pa.Schema) -> list[str] | bool:

@@ -40,8 +40,6 @@ from sleeper.tables.instance_context import InstanceContext, ProcessContext
 from sleeper.tables.table import Table, open_table, record_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sleeper.engine.rows import Rows
     from sleeper.instance.backup import Backup
     from sleeper.instance.destroy import Removal
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from sleeper.instance.sql import StatementTable
     from sleeper.instance.verify import InstanceVerifySummary
     from sleeper.jobs.instance_jobs import InstanceJobs
-    from sleeper.model.schema import Schema
+    from sleeper.model.csv_options import CsvOptions
     from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 
 
@@ -329,22 +327,26 @@ class Instance:
     def create_table(
         self,
         name: str,
-        schema: Schema | pa.Schema | str | Mapping[str, Any],
+        schema: object,
         *,
         row_keys: Sequence[str] | None = None,
         sort_keys: Sequence[str] = (),
+        csv: CsvOptions | Mapping[str, Any] | None = None,
         split_points: Sequence[Any] | None = None,
         properties: Mapping[str, PropertyValue | None] | None = None,
     ) -> Table:
-        """Make a table.
+        """Make a table, without rows.
 
         Args:
             name: Unique within the instance.
-            schema: A `Schema`, its JSON, or a `pyarrow.Schema` with `row_keys` named. Rows are
-                returned with their columns in the order of the `pyarrow.Schema`, or of
-                `Schema.columns`.
-            row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
-            sort_keys: With a `pyarrow.Schema`: the fields that order rows with equal row keys.
+            schema: A `Schema` or its JSON; or a `pyarrow.Schema`, or data whose columns the table
+                is to have, with `row_keys` named: what `Table.ingest` takes, but iterators. No row
+                of it is added. Of CSV and JSON lines the types are what the first 8 MiB of the
+                first file suggest: look at the `schema` of the table. Rows are returned with their
+                columns in the order of the data, or of `Schema.columns`.
+            row_keys: Without a `Schema`: the fields that partition and sort the table.
+            sort_keys: Without a `Schema`: the fields that order rows with equal row keys.
+            csv: How files of CSV are written, as for `Table.ingest`.
             split_points: Values of the first row key between leaf partitions, ascending. None
                 reads them from the file that `sleeper.table.splits.file` names, if it is set.
             properties: Table properties by full name (docs/reference/properties.md); values are
@@ -353,6 +355,7 @@ class Instance:
         Raises:
             TableAlreadyExists: the name is taken.
             SchemaInvalid, SplitPointsInvalid, PropertiesInvalid: what is wrong, and why.
+            InputRefused: a file of data cannot be read.
 
         Source: rule TBL-1.
         """
@@ -364,6 +367,7 @@ class Instance:
             schema,
             row_keys=row_keys,
             sort_keys=sort_keys,
+            csv=csv,
             split_points=split_points,
             properties=properties,
         )

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from sleeper.engine.arrow_schema import schema_of
+from sleeper.engine.inputs.data_schema import schema_of
 from sleeper.errors import PropertiesInvalid, TableAlreadyExists
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.split_points_file import read_split_points
 from sleeper.model.known_properties.catalogue import (
     table_property_warnings,
@@ -50,15 +49,16 @@ _log = logging.getLogger(__name__)
 def create_table(
     context: InstanceContext,
     name: str,
-    schema: Schema | pa.Schema | str | Mapping[str, Any],
+    schema: object,
     *,
     row_keys: Sequence[str] | None,
     sort_keys: Sequence[str],
+    csv: CsvOptions | Mapping[str, Any] | None,
     split_points: Sequence[Any] | None,
     properties: Mapping[str, PropertyValue | None] | None,
 ) -> TableRecord:
     """Make a table, and return its record (`Instance.create_table`)."""
-    ours = schema_of(schema, row_keys, sort_keys)
+    ours = schema_of(schema, row_keys, sort_keys, csv=csv, remote=context.inputs)
     table_id = context.new_id()[:8]
     record = _new_record(name, ours, properties or {}, table_id, context.properties)
     if split_points is None:

@@ -16,6 +16,14 @@ DICTS = ("tests/unit/engine/inputs/test_sources.py", "-k", "TestDicts")
 
 BUGS = (
     Bug(
+        name="empty-columns-without-a-type",
+        breaks="A column of CSV without values has no type, and no table is made.",
+        module="engine/inputs/data_schema.py",
+        right="if pa.types.is_null(each.type) else each",
+        wrong="if pa.types.is_struct(each.type) else each",
+        tests=("tests/stories/test_schema_from_data.py",),
+    ),
+    Bug(
         name="decimal-points-and-commas-mixed",
         breaks="1.5 in CSV with decimal commas is read as 1.5, though it may mean 15.",
         module="engine/inputs/text_values.py",

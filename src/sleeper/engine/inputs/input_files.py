@@ -198,6 +198,20 @@ class InputFiles:
         return self._footers
 
 
+def file_schema(path: str, remote: InputStore | None) -> pa.Schema:
+    """Return the columns of a Parquet file.
+
+    Raises:
+        InputUnreadable: it is no Parquet file.
+    """
+    try:
+        with _open(path, remote) as file:
+            found: pa.Schema = file.schema_arrow
+    except (OSError, pa.ArrowException) as error:
+        _translate(error, path)
+    return found
+
+
 def read_row_groups(
     path: str,
     indexes: Sequence[int],

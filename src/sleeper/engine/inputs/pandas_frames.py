@@ -73,6 +73,24 @@ def frame_batches(frame: Any, arrow_schema: pa.Schema, batch_rows: int) -> Itera
         yield from pa.table(found).to_batches()
 
 
+def frame_schema(frame: Any) -> pa.Schema:
+    """Return the columns of a frame, and the levels of its index that have names, first.
+
+    The type of Python objects is found from all of them. Any value may be null.
+
+    Raises:
+        InputSchemaMismatch: a column has values of several types, or of none that Arrow has.
+    """
+    columns, levels = _names(frame)
+    found = [
+        pa.field(name, arrow_column(frame.index.get_level_values(at), name).type)
+        for name, at in levels.items()
+    ]
+    for at, name in enumerate(columns):
+        found.append(pa.field(name, arrow_column(frame.iloc[:, at], name).type))
+    return pa.schema(found)
+
+
 def _names(frame: Any) -> tuple[list[str], dict[str, int]]:
     """Return the names of a frame's columns, and the levels of its index that have names."""
     if frame.columns.nlevels > 1:

@@ -230,11 +230,11 @@ def open_source(
         InputNotFound: a path does not exist, a folder has no file to read, a file occurs twice.
         BadRequest: rows cannot be read from `data`.
     """
-    if csv is not None and not _is_paths(data):
+    if csv is not None and not is_paths(data):
         raise BadRequest(f"csv is for files of CSV, and not for a {type(data).__name__}")
     if isinstance(data, InputFiles | TextFiles | _Batches):
         return data
-    if _is_paths(data):
+    if is_paths(data):
         paths = [data] if isinstance(data, str | bytes | os.PathLike) else data
         return _files(find_files(paths, remote), arrow_schema, remote, csv)
     if isinstance(data, pa.Table | pa.RecordBatch):
@@ -446,7 +446,7 @@ class _DictRows(_Batches):
         )
 
 
-def _is_paths(data: object) -> TypeGuard[AnyPath | Sequence[AnyPath]]:
+def is_paths(data: object) -> TypeGuard[AnyPath | Sequence[AnyPath]]:
     """Return whether input is a path, or a list of paths."""
     if isinstance(data, str | bytes | os.PathLike):
         return True

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from sleeper.engine.inputs.data_schema import schema_of
 from sleeper.instance.instance import input_store
 from sleeper.interfaces.cli.completion import complete_table_settings, complete_tables
 from sleeper.interfaces.cli.options import (
     ask,
+    csv_options,
     force_option,
     instance_option,
     json_option,
@@ -20,6 +22,7 @@ from sleeper.interfaces.cli.options import (
 )
 from sleeper.interfaces.cli.present import counted, print_facts, print_grid, print_json, say
 from sleeper.interfaces.connection import connect
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.formats.split_points_file import read_split_points, write_split_points
 from sleeper.model.schema import Schema, type_to_text
@@ -35,19 +38,39 @@ splits_base64_option = click.option(
 )
 
 
-@click.group()
+class _TableCommands(click.Group):
+    """Commands of tables, which also have the names that they have elsewhere."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name, or by one that it has in another program."""
+        return super().get_command(ctx, _OTHER_NAMES.get(cmd_name, cmd_name))
+
+
+_OTHER_NAMES = {"create": "add", "drop": "delete", "describe": "show"}
+
+
+@click.group(cls=_TableCommands)
 def table() -> None:
     """Add, list, show, change and delete tables.
 
+    create, drop and describe are other names of add, delete and show.
+
     \b
     Example:
+        sleeper table add flights --like flights.csv --row-key tailnum
         sleeper table add flights --schema schema.json
     """
 
 
 @table.command()
 @click.argument("name")
-@click.option("--schema", "schema_file", type=readable_file, required=True, help="Schema JSON.")
+@click.option("--schema", "schema_file", type=readable_file, help="Schema JSON.")
+@click.option("--like", metavar="FILE", help="Data whose columns the table is to have.")
+@click.option("--row-key", "row_keys", multiple=True, metavar="FIELD", help="With --like: a key.")
+@click.option(
+    "--sort-key", "sort_keys", multiple=True, metavar="FIELD", help="With --like: orders rows."
+)
+@csv_options
 @click.option("--properties", "properties_file", type=readable_file, help="Table properties.")
 @splits_file_option
 @splits_base64_option
@@ -60,16 +83,27 @@ def table() -> None:
     help="A table property.",
 )
 @instance_option
+@json_option
 def add(
+    *,
     name: str,
-    schema_file: Path,
+    schema_file: Path | None,
+    like: str | None,
+    row_keys: tuple[str, ...],
+    sort_keys: tuple[str, ...],
+    csv: CsvOptions | None,
     properties_file: Path | None,
     splits_file: Path | None,
     splits_base64: bool,
     settings: tuple[str, ...],
     instance: str,
+    as_json: bool,
 ) -> None:
-    """Create the table NAME.
+    """Create the table NAME, without rows.
+
+    Its schema is that of --schema, or that of the columns of --like: a file of
+    Parquet, CSV or JSON lines. Types of text are what the first 8 MiB suggest:
+    the schema is shown. For others write it, starting with that of table show.
 
     Without --splits-file, split points come from the file that the property
     sleeper.table.splits.file names, if it is set. NAME goes before a name in the
@@ -78,15 +112,59 @@ def add(
     \b
     Example:
         sleeper table add flights --schema schema.json --splits-file splits.txt
+        sleeper table add flights --like flights.csv --row-key tailnum --sort-key at
     """
-    schema = Schema.from_json(text_of(schema_file))
+    schema = _given_schema(schema_file, like, row_keys, sort_keys, csv)
     properties = read_properties(text_of(properties_file)) if properties_file else {}
     properties.pop(NAME, None)
     properties |= dict(split_pairs(settings, "--set"))
     points = _split_points(splits_file, schema, base64_encoded=splits_base64)
     made = connect(instance).create_table(name, schema, split_points=points, properties=properties)
+    if as_json:
+        print_json(
+            {"name": made.name, "id": made.table_id, "schema": _schema_document(made.schema)}
+        )
+        return
     leaves = counted(made.report_files().leaf_partitions, "leaf partition")
     say(f"made table {made.name} ({made.table_id}) with {leaves}")
+    if like is not None:
+        _print_fields(made.schema)
+
+
+def _given_schema(
+    schema_file: Path | None,
+    like: str | None,
+    row_keys: tuple[str, ...],
+    sort_keys: tuple[str, ...],
+    csv: CsvOptions | None,
+) -> Schema:
+    """Return the schema of a new table."""
+    if (schema_file is None) == (like is None):
+        raise click.UsageError("give --schema FILE, or --like FILE with --row-key FIELD")
+    if like is not None:
+        if not row_keys:
+            raise click.UsageError("--like needs --row-key FIELD: rows are found by it")
+        return schema_of([like], row_keys, sort_keys, csv=csv, remote=input_store())
+    if row_keys or sort_keys or csv is not None:
+        raise click.UsageError("--row-key, --sort-key and options of CSV go with --like")
+    assert schema_file is not None
+    return Schema.from_json(text_of(schema_file))
+
+
+def _print_fields(schema: Schema) -> None:
+    """Print the fields of a schema, with a line before them."""
+    groups = (
+        ("row key", schema.row_keys),
+        ("sort key", schema.sort_keys),
+        ("value", schema.values),
+    )
+    lines = {
+        f.name: [f.name, type_to_text(f.type) + (" or null" if f.nullable else ""), kind]
+        for kind, fields in groups
+        for f in fields
+    }
+    click.echo()
+    print_grid(["field", "type", "kind"], [lines[name] for name in schema.columns])
 
 
 @table.command("list")
@@ -144,18 +222,7 @@ def show(name: str, instance: str, as_json: bool) -> None:
             ("transaction", files.transaction),
         ]
     )
-    groups = (
-        ("row key", opened.schema.row_keys),
-        ("sort key", opened.schema.sort_keys),
-        ("value", opened.schema.values),
-    )
-    lines = {
-        f.name: [f.name, type_to_text(f.type) + (" or null" if f.nullable else ""), kind]
-        for kind, fields in groups
-        for f in fields
-    }
-    click.echo()
-    print_grid(["field", "type", "kind"], [lines[name] for name in opened.schema.columns])
+    _print_fields(opened.schema)
     if explicit:
         click.echo()
         print_facts(sorted(explicit.items()))

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Never, Self
 from urllib.parse import urlsplit
 
-from sleeper.engine.arrow_schema import schema_of
+from sleeper.engine.inputs.data_schema import schema_of
 from sleeper.engine.rows import Rows
 from sleeper.errors import QueryInvalid, SplitPointsInvalid, UrlInvalid
-from sleeper.instance.instance import Instance, environment_token
+from sleeper.instance.instance import Instance, environment_token, input_store
 from sleeper.interfaces.remote.http_client import HttpClient
 from sleeper.interfaces.remote.remote_jobs import RemoteJobs
 from sleeper.interfaces.remote.remote_table import (
@@ -20,6 +20,7 @@ from sleeper.interfaces.remote.remote_table import (
     path_of_table,
     text_of,
 )
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import InstanceProperties
@@ -115,11 +116,12 @@ class RemoteInstance:
         *,
         row_keys: Sequence[str] | None = None,
         sort_keys: Sequence[str] = (),
+        csv: CsvOptions | Mapping[str, Any] | None = None,
         split_points: Sequence[Any] | None = None,
         properties: Mapping[str, PropertyValue | None] | None = None,
     ) -> RemoteTable:
         """Make a table, as `Instance.create_table`."""
-        ours = schema_of(schema, row_keys, sort_keys)
+        ours = schema_of(schema, row_keys, sort_keys, csv=csv, remote=input_store())
         texts = property_texts(properties or {})
         body: dict[str, Any] = {
             "properties": {NAME: name, **{k: v for k, v in texts.items() if v is not None}},

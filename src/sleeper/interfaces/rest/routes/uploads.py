@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 from email.message import EmailMessage
 from functools import partial
@@ -22,12 +23,13 @@ from starlette.types import Message
 
 from sleeper.errors import InputUnreadable, StorageFailed, StorageFull
 from sleeper.interfaces.rest.answers import MEDIA_TYPES
-from sleeper.interfaces.rest.authorization import WRITE, CheckedRoute
+from sleeper.interfaces.rest.authorization import ADMIN, WRITE, CheckedRoute
+from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements.process_handle import CallKind
 from sleeper.interfaces.rest.statements.process_pool import statements_of
-from sleeper.interfaces.rest.statements.upload_ingest import ingest_upload, is_plain
+from sleeper.interfaces.rest.statements.upload_ingest import ingest_upload, is_plain, upload_schema
 from sleeper.model.csv_options import CsvOptions
 
 router = APIRouter(
@@ -37,6 +39,17 @@ router = APIRouter(
 JOB_ID: Final = "Sleeper-Job-Id"
 _TYPES: Final = {name: form for name, form in MEDIA_TYPES.items() if form != "json"}
 _RESULT: Final = {"rows_read": 2, "rows_written": 2, "transaction": 3, "job_id": "flights-2013"}
+_CREATED: Final = {
+    "tableId": "1f0c61a2",
+    "tableName": "flights",
+    "schema": {"rowKeyFields": [{"name": "tailnum", "type": "StringType"}]},
+}
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {name: {"schema": {"type": "string", "format": "binary"}} for name in _TYPES},
+    }
+}
 
 
 def csv_of(
@@ -90,14 +103,7 @@ def csv_of(
     "/rows",
     dependencies=[WRITE],
     responses=answers(_RESULT),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                name: {"schema": {"type": "string", "format": "binary"}} for name in _TYPES
-            },
-        }
-    },
+    openapi_extra=_BODY,
 )
 async def add_rows(
     table: str,
@@ -120,13 +126,7 @@ async def add_rows(
     A body that is cut off, or does not fit the table, changes nothing. Parameters whose names begin
     with `csv_` say how CSV is written; its charset may also be that of the header `Content-Type`.
     """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    form = _TYPES.get(media_type)
-    if form is None:
-        raise HTTPException(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"rows are sent as one of {', '.join(_TYPES)}, not {media_type!r:.200}",
-        )
+    form = _form_of(request)
     opened = await to_thread.run_sync(served_instance(request).table, table)
     with TemporaryDirectory(prefix="sleeper-upload-") as folder:
         path = os.path.join(folder, f"upload.{form}")  # noqa: PTH118 - a path object blocks no less
@@ -148,6 +148,66 @@ async def add_rows(
         content = BytesIO()
         await statements.written(ingest, _stays, content, kind)
         return Response(content.getvalue(), media_type="application/json")
+
+
+@router.post(
+    "",
+    status_code=201,
+    dependencies=[ADMIN],
+    responses=answers(_CREATED, 201),
+    openapi_extra=_BODY,
+)
+async def create_table_like(
+    table: str,
+    request: Request,
+    *,
+    row_key: Annotated[
+        list[str], Query(description="Once for each row key: its column.", min_length=1)
+    ],
+    sort_key: Annotated[
+        list[str] | None, Query(description="Once for each sort key: its column.")
+    ] = None,
+    csv: Annotated[CsvOptions | None, Depends(csv_of)] = None,
+) -> Response:
+    """Create a table with the columns of the body, without its rows.
+
+    The body is an Arrow stream, Parquet, CSV or JSON lines; of the last two, types are what the
+    first 8 MiB suggest. The answer has the schema.
+    """
+    form = _form_of(request)
+    with TemporaryDirectory(prefix="sleeper-upload-") as folder:
+        path = os.path.join(folder, f"upload.{form}")  # noqa: PTH118 - a path object blocks no less
+        await _received(request, path)
+        schema = await to_thread.run_sync(
+            partial(
+                upload_schema,
+                path,
+                form,
+                row_keys=row_key,
+                sort_keys=sort_key or [],
+                csv=csv if form == "csv" else None,
+            )
+        )
+    create = partial(served_instance(request).instance.create_table, table, schema)
+    made = await to_thread.run_sync(create)
+    document = {"tableId": made.table_id, "tableName": made.name}
+    return json_answer({**document, "schema": json.loads(schema.to_json())}, 201)
+
+
+def _form_of(request: Request) -> str:
+    """Return the form of a request's body, by its type.
+
+    Raises:
+        HTTPException: rows are not sent as such a type.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    form = _TYPES.get(media_type)
+    if form is None:
+        raise HTTPException(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"rows are sent as one of {', '.join(_TYPES)}, not {media_type!r:.200}",
+        )
+    return form
 
 
 async def _received(request: Request, path: str) -> None:

@@ -8,15 +8,19 @@ than they are long.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
 
+from sleeper.engine.inputs.data_schema import schema_of
 from sleeper.errors import InputRefused, InputUnreadable
 from sleeper.interfaces.rest.answers import Answer
 from sleeper.interfaces.rest.json_values import json_text
 from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.model.csv_options import CsvOptions
+from sleeper.model.schema import Schema
 from sleeper.tables.ingest import IngestResult
 from sleeper.tables.table import Table
 
@@ -42,6 +46,32 @@ def ingest_upload(
     """
     result = _ingested(served.table(table), path, form, job_id, extra=ignore_extra, csv=csv)
     return Answer(media_type="application/json", body=json_text(result))
+
+
+def upload_schema(
+    path: str,
+    form: str,
+    *,
+    row_keys: Sequence[str],
+    sort_keys: Sequence[str],
+    csv: CsvOptions | None,
+) -> Schema:
+    """Return the schema of a table with the columns of an upload. Its rows are not read.
+
+    Raises:
+        BadRequest: keys or options of CSV do not fit.
+        InputRefused: it cannot be read.
+        SchemaInvalid: it cannot be a table's schema.
+    """
+    with _named_as_sent(path, form):
+        if form != "arrow":
+            return schema_of([path], row_keys, sort_keys, csv=csv)
+        try:
+            with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
+                columns = reader.schema
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputUnreadable(f"the upload is no Arrow stream: {error}") from None
+        return schema_of(columns, row_keys, sort_keys)
 
 
 def is_plain(path: str, form: str) -> bool:
@@ -107,14 +137,20 @@ def _ingested(
     Raises:
         InputRefused: it does not fit the table.
     """
-    try:
+    with _named_as_sent(path, form):
         if form != "arrow":
             return table.ingest([path], job_id or None, csv=csv, ignore_extra_columns=extra)
         _check_arrow(path)
         with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
             return table.ingest(reader, job_id or None, ignore_extra_columns=extra)
+
+
+@contextmanager
+def _named_as_sent(path: str, form: str) -> Iterator[None]:
+    """Name an upload in errors without its temp file, which means nothing to who sent it."""
+    try:
+        yield
     except InputRefused as error:
-        # The name of the temp file means nothing to who sent it.
         error.args = tuple(
             each.replace(path, f"upload.{form}") if isinstance(each, str) else each
             for each in error.args

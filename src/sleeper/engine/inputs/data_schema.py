@@ -1,0 +1,171 @@
+"""The schema of a new table: given as such, or taken from data whose columns it is to have.
+
+Of data no row is added: only names and types of columns are used. Of CSV and JSON lines the types
+are what the first 8 MiB of the first file suggest, so a later value may not fit; the ingest then
+refuses it by row and column.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import from_arrow
+from sleeper.engine.inputs.input_files import file_schema, find_files
+from sleeper.engine.inputs.pandas_frames import frame_schema, is_pandas
+from sleeper.engine.inputs.sources import (
+    check_frame_names,
+    is_frame,
+    is_lazy_frame,
+    is_paths,
+    lazy_schema,
+)
+from sleeper.engine.inputs.text_files import csv_schema, json_schema
+from sleeper.errors import BadRequest, SchemaInvalid
+from sleeper.model.csv_options import CsvOptions
+from sleeper.model.input_names import text_kind
+from sleeper.model.schema import Schema
+from sleeper.ports.objects import InputStore
+
+_GROUP = "rowKeyFields"
+
+
+def schema_of(
+    given: object,
+    row_keys: Sequence[str] | None,
+    sort_keys: Sequence[str],
+    *,
+    csv: CsvOptions | Mapping[str, Any] | None = None,
+    remote: InputStore | None = None,
+) -> Schema:
+    """Return the schema from one of the forms that `create_table` accepts.
+
+    Args:
+        given: A `Schema`, its JSON, a `pyarrow.Schema`, or data.
+        row_keys, sort_keys: The names of keys; only for the last two.
+        csv: How files of CSV are written.
+        remote: Opens files by URL.
+
+    Raises:
+        BadRequest: the key fields are given twice, or not at all, or it is nothing of these.
+        InputRefused: a file cannot be read.
+        SchemaInvalid: it cannot be a table's schema.
+    """
+    if type(given).__module__.startswith("pyspark."):
+        raise BadRequest(
+            f"a {type(given).__name__} of Spark is not a schema of a table, because it does not "
+            "say which fields are keys: give Schema(row_keys=[...], values=[...]), or convert it "
+            "by pyspark.sql.pandas.types.to_arrow_schema(...) and give row_keys=[...]"
+        )
+    for name, keys in (("row_keys", row_keys), ("sort_keys", sort_keys)):
+        if keys is not None and (isinstance(keys, str) or not isinstance(keys, Iterable)):
+            raise BadRequest(f"{name} must be a list of names of fields, not {keys!r}")
+    options = CsvOptions.of(csv)
+    if isinstance(given, Schema) or _is_json(given, has_keys=bool(row_keys)):
+        if row_keys or sort_keys or options is not None:
+            raise BadRequest(
+                "row_keys, sort_keys and csv are for a pyarrow.Schema or data; this schema has its "
+                "own keys"
+            )
+        return given if isinstance(given, Schema) else Schema.from_json(given)  # type: ignore[arg-type]
+    if options is not None and not is_paths(given):
+        raise BadRequest(f"csv is for files of CSV, and not for a {type(given).__name__}")
+    columns = _columns_of(given, options, remote)
+    if not row_keys:
+        what = "a pyarrow.Schema" if isinstance(given, pa.Schema) else "data"
+        raise BadRequest(
+            f"{what} does not say which fields are keys: give row_keys=[...]; its columns are "
+            f"{columns.names}"
+        )
+    return from_arrow(columns, row_keys=row_keys, sort_keys=sort_keys)
+
+
+def _is_json(given: object, *, has_keys: bool) -> bool:
+    """Return whether something is the JSON of a schema, and not a path or a dict of columns."""
+    if isinstance(given, Mapping):
+        return _GROUP in given or not has_keys
+    if isinstance(given, bytes):
+        given = given.decode("utf-8", "replace")
+    return isinstance(given, str) and (given.lstrip().startswith("{") or not has_keys)
+
+
+def _columns_of(given: object, csv: CsvOptions | None, remote: InputStore | None) -> pa.Schema:
+    """Return the columns of data, with their Arrow types."""
+    if isinstance(given, pa.Schema):
+        return given
+    if is_paths(given):
+        paths = [given] if isinstance(given, str | bytes | os.PathLike) else given
+        return _columns_of_file(find_files(paths, remote)[0], csv, remote)
+    if is_lazy_frame(given):
+        return lazy_schema(given)
+    if isinstance(known := getattr(given, "schema", None), pa.Schema):
+        return known  # of a table, a batch, a reader, a dataset, or rows of ours
+    if isinstance(given, Mapping):
+        return _columns_of_values(given)
+    if _is_list_of_dicts(given):
+        names = dict.fromkeys(name for row in given for name in row)
+        return _columns_of_values({name: [row.get(name) for row in given] for name in names})
+    return _columns_of_frame(given)
+
+
+def _columns_of_frame(given: object) -> pa.Schema:
+    """Return the columns of what another library has."""
+    if is_pandas(given):
+        return frame_schema(given)
+    if is_frame(given):
+        check_frame_names(given.columns)  # type: ignore[attr-defined]
+    try:
+        if hasattr(given, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(given).schema
+        if hasattr(given, "__arrow_c_array__"):
+            return pa.record_batch(given).schema
+        if hasattr(given, "__arrow_c_schema__"):
+            return pa.schema(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise BadRequest(f"a {type(given).__name__} does not tell its columns: {error}") from None
+    raise SchemaInvalid(
+        "schema must be a Schema, its JSON, or a pyarrow.Schema or data with row_keys=[...], not "
+        f"{given!r:.500}"
+    )
+
+
+def _columns_of_file(path: str, csv: CsvOptions | None, remote: InputStore | None) -> pa.Schema:
+    kind = "csv" if csv is not None else text_kind(path)
+    if kind is None:
+        return file_schema(path, remote)
+    if kind == "json":
+        return json_schema(path, remote)
+    if csv is not None and not csv.header and csv.column_names is None:
+        raise BadRequest(
+            "without a header the columns of a new table have no names: give column_names=[...] "
+            "of csv, on the command line --column-names"
+        )
+    found = csv_schema(path, remote, csv or CsvOptions())
+    # Nothing but nulls in what was read: any value is a text.
+    return pa.schema(
+        [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in found]
+    )
+
+
+def _columns_of_values(columns: Mapping[Any, Any]) -> pa.Schema:
+    """Return the types of lists of Python values, or of arrays, by name."""
+    found = []
+    for name, values in columns.items():
+        try:
+            found.append(pa.field(name, pa.array(values, from_pandas=True).type))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise SchemaInvalid(
+                f"the values of {name!r} have no common type: {error}. Give a Schema"
+            ) from None
+    return pa.schema(found)
+
+
+def _is_list_of_dicts(given: object) -> TypeGuard[Sequence[Mapping[Any, Any]]]:
+    return (
+        isinstance(given, list | tuple)
+        and bool(given)
+        and all(isinstance(row, Mapping) for row in given)
+    )

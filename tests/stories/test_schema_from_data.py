@@ -1,0 +1,273 @@
+"""Tables whose columns are those of data: no schema is written by hand (rule TBL-1)."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import date
+
+import duckdb
+import httpx
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import sleeper
+from sleeper.errors import (
+    BadRequest,
+    InputNotFound,
+    InputSchemaMismatch,
+    SchemaInvalid,
+)
+from sleeper.interfaces.rest.app import make_app
+from sleeper.model.schema import Field, Primitive, Schema
+from tests.unit.interfaces.command_line import sleeper as command
+from tests.unit.interfaces.rest.running_server import running_server
+
+ROWS = [
+    {"day": date(2026, 5, 1), "id": 7, "name": "a", "score": 0.5},
+    {"day": None, "id": 3, "name": None, "score": None},
+]
+TABLE = pa.Table.from_pylist(ROWS)
+SCHEMA = Schema(
+    row_keys=(Field("id", Primitive.LONG),),
+    values=(
+        Field("day", Primitive.DATE, nullable=True),
+        Field("name", Primitive.STRING, nullable=True),
+        Field("score", Primitive.DOUBLE, nullable=True),
+    ),
+    columns=("day", "id", "name", "score"),
+)
+CSV = "day,id,name,score\n2026-05-01,7,a,0.5\n,3,,\n"
+JSON = "".join(json.dumps(row, default=str) + "\n" for row in ROWS)
+
+
+@pytest.fixture
+def instance(tmp_path):
+    with sleeper.connect(tmp_path / "instance", create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def files(tmp_path):
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text(CSV)
+    (tmp_path / "a.txt").write_text(CSV.replace(",", ";"))
+    return tmp_path
+
+
+DATA = {
+    "table": lambda folder: TABLE,
+    "batch": lambda folder: TABLE.to_batches()[0],
+    "reader": lambda folder: TABLE.to_reader(),
+    "dataset": lambda folder: ds.dataset(TABLE),
+    "polars": lambda folder: pl.DataFrame(TABLE),
+    "lazy": lambda folder: pl.DataFrame(TABLE).lazy(),
+    "pandas": lambda folder: TABLE.to_pandas().sort_values("id"),
+    "pandas with its key as index": lambda folder: TABLE.to_pandas(),
+    "arrow-backed pandas": lambda folder: TABLE.to_pandas(types_mapper=pd.ArrowDtype),
+    "duckdb": lambda folder: duckdb.from_arrow(TABLE),
+    "dicts": lambda folder: ROWS,
+    "columns": lambda folder: TABLE.to_pydict(),
+    "parquet": lambda folder: folder / "a.parquet",
+    "csv": lambda folder: [folder / "a.csv"],
+    "pattern": lambda folder: str(folder / "*.parquet"),
+}
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_table_gets_the_columns_of_data(instance, files, kind):
+    """In their order, any value may be null, and the same data fits; no row is added before."""
+    given = DATA[kind](files)
+
+    table = instance.create_table("t", given, row_keys=["id"])
+
+    assert table.schema == SCHEMA
+    assert len(table) == 0
+    table.ingest(given if kind != "reader" else TABLE)
+    assert table.to_arrow().to_pylist() == sorted(ROWS, key=lambda row: row["id"])
+
+
+def test_the_index_of_a_frame_is_a_column(instance):
+    """If it has a name."""
+    table = instance.create_table("t", TABLE.to_pandas().set_index("id"), row_keys=["id"])
+
+    assert table.columns == ["id", "day", "name", "score"]
+
+
+def test_a_key_of_data_may_be_null_there(instance):
+    """A key never is in a table; the ingest refuses such rows."""
+    table = instance.create_table("t", TABLE, row_keys=["id"], sort_keys=["name"])
+
+    assert [field.nullable for field in table.schema.keys] == [False, False]
+
+
+def test_csv_of_others_has_options(instance, files):
+    """As for an ingest; names are needed where there is no header."""
+    table = instance.create_table("t", files / "a.txt", row_keys=["id"], csv={"separator": ";"})
+
+    assert table.schema == SCHEMA
+    with pytest.raises(BadRequest, match="column_names"):
+        instance.create_table("u", files / "a.csv", row_keys=["id"], csv={"header": False})
+
+
+def test_types_of_csv_are_those_of_its_beginning(instance, tmp_path):
+    """A column without values is text; a value after the first 8 MiB that does not fit is named."""
+    lines = "".join(f"{n},,2026-01-01T00:00:00,{n}\n" for n in range(400_000))
+    (tmp_path / "long.csv").write_text(f"id,none,at,n\n{lines}400001,x,2026-01-02T00:00:00,1.5\n")
+
+    table = instance.create_table("t", tmp_path / "long.csv", row_keys=["id"])
+
+    kinds = {field.name: field.type for field in table.schema.fields}
+    assert kinds["none"] is Primitive.STRING
+    assert kinds["at"] is Primitive.TIMESTAMP_NTZ
+    with pytest.raises(InputSchemaMismatch, match=r"row 400,002 .*column 'n'.*'1.5'"):
+        table.ingest(tmp_path / "long.csv")
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "error", "words"),
+    [
+        (TABLE, {}, BadRequest, r"give row_keys=\[...\]; its columns are \['day', 'id'"),
+        (TABLE, {"row_keys": ["nr"]}, SchemaInvalid, r"key fields \['nr'\] are not among"),
+        (TABLE, {"row_keys": ["score"]}, SchemaInvalid, "'score' cannot be of DoubleType"),
+        (
+            pa.table({"id": [1], "x": pa.nulls(1)}),
+            {"row_keys": ["id"]},
+            SchemaInvalid,
+            "only nulls",
+        ),
+        ([{"id": 1}, {"id": "a"}], {"row_keys": ["id"]}, SchemaInvalid, "'id' have no common type"),
+        (
+            pd.DataFrame({"id": [1, "a"]}),
+            {"row_keys": ["id"]},
+            InputSchemaMismatch,
+            "'id' .* one type",
+        ),
+        ("none.csv", {"row_keys": ["id"]}, InputNotFound, "none.csv"),
+        ("none.csv", {}, SchemaInvalid, "not JSON"),
+        (TABLE, {"row_keys": ["id"], "csv": {"separator": ";"}}, BadRequest, "csv is for files"),
+        (SCHEMA, {"row_keys": ["id"]}, BadRequest, "this schema has its own keys"),
+        (iter(ROWS), {"row_keys": ["id"]}, SchemaInvalid, "must be a Schema"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_cannot_be_a_schema_is_refused(instance, given, options, error, words):
+    """And no table is made."""
+    with pytest.raises(error, match=words):
+        instance.create_table("t", given, **options)
+
+    assert not instance.tables()
+
+
+class TestCommandLine:
+    """`sleeper table add NAME --like FILE`."""
+
+    def test_makes_the_table_and_shows_its_schema(self, instance, files):
+        """`create` is another name of `add`."""
+        where = ("--instance", instance.url)
+
+        result = command(
+            "table", "create", "t", "--like", files / "a.csv", "--row-key", "id", *where
+        )
+
+        assert result.exit_code == 0, result.output
+        assert [line.split() for line in result.output.splitlines()][4:] == [
+            ["day", "DateType", "or", "null", "value"],
+            ["id", "LongType", "row", "key"],
+            ["name", "StringType", "or", "null", "value"],
+            ["score", "DoubleType", "or", "null", "value"],
+        ]
+        assert instance.table("t").schema == SCHEMA
+
+    def test_takes_options_of_csv_and_prints_json(self, instance, files):
+        """The document has the schema as `--schema` takes it."""
+        result = command(
+            *("table", "add", "t", "--like", files / "a.txt", "--separator", ";"),
+            *("--row-key", "id", "--json", "--instance", instance.url),
+        )
+
+        assert Schema.from_json(json.loads(result.output)["schema"]) == SCHEMA
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ((), "give --schema FILE, or --like FILE"),
+            (("--like", "a.csv"), "--like needs --row-key"),
+            (("--like", "none.csv", "--row-key", "id"), "no file or folder"),
+        ],
+    )
+    def test_says_what_is_missing(self, instance, arguments, words):
+        """A wrong use makes no table."""
+        result = command("table", "add", "t", *arguments, "--instance", instance.url)
+
+        assert result.exit_code in (1, 2)
+        assert words in result.output
+        assert not instance.tables()
+
+
+class TestServer:
+    """By REST, with rows as the body."""
+
+    @pytest.fixture
+    def url(self, instance):
+        with running_server(make_app(instance)) as url:
+            yield url
+
+    @pytest.mark.parametrize("form", ["text/csv", "parquet", "arrow", "json"])
+    def test_makes_a_table_like_its_body(self, instance, url, form):
+        """The answer has the schema; the rows are not added."""
+        body, name = io.BytesIO(), form
+        if form == "parquet":
+            pq.write_table(TABLE, body)
+            name = "application/vnd.apache.parquet"
+        elif form == "arrow":
+            with pa.ipc.new_stream(body, TABLE.schema) as writer:
+                writer.write_table(TABLE)
+            name = "application/vnd.apache.arrow.stream"
+        elif form == "json":
+            body.write(b'{"day": "x", "id": 7, "name": "a", "score": 0.5}\n')
+            name = "application/x-ndjson"
+        else:
+            body.write(CSV.encode())
+
+        answer = httpx.post(
+            f"{url}/sleeper/tables/t?row_key=id",
+            content=body.getvalue(),
+            headers={"Content-Type": name},
+        )
+
+        assert answer.status_code == 201, answer.text
+        made = Schema.from_json(answer.json()["schema"])
+        assert made == instance.table("t").schema
+        assert made == SCHEMA or form == "json"
+        assert len(instance.table("t")) == 0
+
+    @pytest.mark.parametrize(
+        ("query", "body", "words"),
+        [
+            ("row_key=nr", b"id\n1\n", "['nr']"),
+            ("", b"id\n1\n", "row_key"),
+            ("row_key=id", b"", "upload.csv"),
+            ("row_key=id&csv_separator=ab", b"id\n1\n", "separator of CSV"),
+        ],
+    )
+    def test_refuses_what_cannot_be_a_table(self, instance, url, query, body, words):
+        """With what is wrong."""
+        headers = {"Content-Type": "text/csv"}
+
+        answer = httpx.post(f"{url}/sleeper/tables/t?{query}", content=body, headers=headers)
+
+        assert 400 <= answer.status_code < 500
+        assert words in answer.text
+        assert not instance.tables()
+
+    def test_is_asked_by_a_client(self, instance, url, files):
+        """`create_table` of a client takes the same data, which is read there."""
+        with sleeper.connect(url, token="unused") as remote:
+            table = remote.create_table("t", files / "a.csv", row_keys=["id"])
+
+            assert table.schema == SCHEMA
