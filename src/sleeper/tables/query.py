@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -280,8 +280,7 @@ def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | Leaf
         reading.lookup.note_sizes(file_sizes(state, leaf.leaf_id, unopened))
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupLookup:
+class _GroupLookup(NamedTuple):
     """The look-up in a group of leaves, which has begun where storage is remote."""
 
     files: int
@@ -311,8 +310,7 @@ def _keys_at(batch: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
     return batch.take(pa.array(places, pa.int64()))
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(NamedTuple):
     """The columns of one result: those returned, and those that must be read for them."""
 
     reading: TableReader
