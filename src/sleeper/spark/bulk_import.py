@@ -46,7 +46,8 @@ from sleeper.spark.block_shuffle.shuffle import (
 )
 from sleeper.spark.block_shuffle.worker_errors import encode_errors
 from sleeper.spark.progress import StageProgress, stage_progress
-from sleeper.state.plans.bulk_imports import Buckets, LeafSample, plan_buckets, plan_even_buckets
+from sleeper.state.plans.bulk_imports import Buckets, plan_buckets, plan_even_buckets
+from sleeper.state.plans.extend_tree import LeafSample
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession

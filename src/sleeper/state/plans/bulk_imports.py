@@ -11,26 +11,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from sleeper.errors import BadRequest
 from sleeper.model.partitions import LeafGroup, Partition, leaf_groups
+from sleeper.state.plans.extend_tree import LeafSample
 
 _FAR_MORE = 1.5  # times the wanted rows of a bucket: a larger leaf is cut
 _LEAST_SHARE = 0.5  # of the wanted rows: from here on a group of leaves gets its own task
-
-
-class LeafSample(Protocol):
-    """A sample of the rows that a leaf will get."""
-
-    @property
-    def row_count(self) -> int:
-        """Estimated number of rows."""
-        ...
-
-    def quantile(self, dimension: int, fraction: float) -> Any:
-        """Return the value of a row key field below which `fraction` of the rows are."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
