@@ -21,14 +21,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.model.files import FileReference
-from sleeper.state.file_rows import SUMS, FileRows, file_rows_batch, negated, no_file_rows, summed
+from sleeper.state.reference_rows import (
+    SUMS,
+    ReferenceRows,
+    file_rows_batch,
+    negated,
+    no_file_rows,
+    summed,
+)
 
 # ---------------------------------------------------------------- file changes
 #
 # Finds the rows in which two tables of files differ, when they share no memory.
 
 
-def differing_rows(before: FileRows, after: FileRows) -> tuple[set[tuple[str, str]], set[str]]:
+def differing_rows(
+    before: ReferenceRows, after: ReferenceRows
+) -> tuple[set[tuple[str, str]], set[str]]:
     """Return which references, and which unreferenced files, are not the same in both.
 
     Arrow compares all rows, so this costs about as much as folding an overlay.
@@ -125,7 +134,7 @@ class FileReferences:
     _fold_share: ClassVar[int] = 50
     _fold_min: ClassVar[int] = 4096
 
-    _base: FileRows
+    _base: ReferenceRows
     reference_count: int
     overlay_size: int = 0
     # Differences from the base, as {partition id: {filename: reference}} and by filename.
@@ -137,7 +146,7 @@ class FileReferences:
     @classmethod
     def empty(cls) -> FileReferences:
         """Return the value of a table without files."""
-        return cls._of(FileRows(no_file_rows()))
+        return cls._of(ReferenceRows(no_file_rows()))
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> FileReferences:
@@ -146,10 +155,10 @@ class FileReferences:
         Raises:
             ValueError: the rows are not in the order of `to_arrow`.
         """
-        return cls._of(FileRows.from_table(table))
+        return cls._of(ReferenceRows.from_table(table))
 
     @classmethod
-    def _of(cls, base: FileRows) -> FileReferences:
+    def _of(cls, base: ReferenceRows) -> FileReferences:
         return cls(base, len(base) - len(base.unreferenced))
 
     def to_arrow(self) -> pa.Table:
@@ -290,7 +299,7 @@ class FileReferences:
         The cost is proportional to partitions and overlay; totals of the base are cached.
         """
         hidden = self._base.measures_of(self._hidden_references())
-        added = FileRows.measures(file_rows_batch(self._added(), {}))
+        added = ReferenceRows.measures(file_rows_batch(self._added(), {}))
         sums = summed([self._base.sums, negated(hidden), added])
         return {
             partition_id: PartitionTotals(
@@ -365,7 +374,7 @@ class FileReferences:
         rows = self._folded_base().batch
         return rows.column("filename").filter(rows.column("partition_id").is_valid())
 
-    def _folded_base(self) -> FileRows:
+    def _folded_base(self) -> ReferenceRows:
         if not self.overlay_size:
             return self._base
         waiting = {name: since for name, since in self._since.items() if since is not None}

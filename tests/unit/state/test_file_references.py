@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 
 from sleeper.model.files import FileReference
 from sleeper.state.file_references import FileReferences, PartitionTotals
-from sleeper.state.file_rows import SCHEMA
+from sleeper.state.reference_rows import SCHEMA
 from tests.soak import tries
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
 from sleeper.state.file_references import FileReferences
-from sleeper.state.file_rows import SCHEMA, file_rows_batch
+from sleeper.state.reference_rows import SCHEMA, file_rows_batch
 from sleeper.state.table_state import CommittedJobs, JobRecord
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item

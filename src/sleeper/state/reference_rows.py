@@ -1,4 +1,4 @@
-"""Rows about data files in Arrow columns: compact, ordered, immutable.
+"""Rows of file references in Arrow columns: compact, ordered, immutable.
 
 A row records that a partition references a file. If its partition is null, the file is tracked
 without references. Rows are ordered by partition (null first), then by filename, so one
@@ -152,7 +152,7 @@ _ROWS_AT_ONCE = 65_536
 _CARRIED_SHARE = 8
 
 
-class FileRows:
+class ReferenceRows:
     """Ordered rows, found by partition or by filename. Immutable, except for its caches.
 
     Attributes:
@@ -179,7 +179,7 @@ class FileRows:
         self._updated = _view(batch.column("updated"), "q", size_bytes=8)
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> FileRows:
+    def from_table(cls, table: pa.Table) -> ReferenceRows:
         """Convert the table that `to_table` returned, in any chunks.
 
         Raises:
@@ -297,7 +297,7 @@ class FileRows:
         ]
         return pa.table([batch.column("partition_id"), *sums], names=["partition_id", *SUMS])
 
-    def replaced(self, dropped: Sequence[int], added: pa.RecordBatch) -> FileRows:
+    def replaced(self, dropped: Sequence[int], added: pa.RecordBatch) -> ReferenceRows:
         """Return rows without `dropped` and with `added`, which `file_rows_batch` has ordered.
 
         Copies every column, one at a time. An existing order by filename is updated, which is
@@ -318,7 +318,7 @@ class FileRows:
             for ours, theirs in zip(self.batch.columns, added.columns, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-        return FileRows(batch, self._carried_file_order(source, added))
+        return ReferenceRows(batch, self._carried_file_order(source, added))
 
     def _carried_file_order(self, source: pa.Array, added: pa.RecordBatch) -> pa.Array | None:
         """Return the new order by filename, where new row n was row `source[n]` of old + added."""
