@@ -49,7 +49,7 @@ from sleeper.model.tables import StateMove
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.moves import SetSchema
-from sleeper.state.state_store import GroupCommitted, StateStore, check_not_moved
+from sleeper.state.state_store import GroupResult, StateStore, check_not_moved
 from sleeper.state.table_state import CommittedJob, JobRecord, TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles, fold_added
@@ -288,7 +288,7 @@ def commit_group(
     attempts: int = 10,
     here: StateMove | None = None,
     is_known_newest: bool = False,
-) -> GroupCommitted:
+) -> GroupResult:
     """Commit transactions in one entry; each is checked against the state after those before it.
 
     A refused transaction is left out, and its reason is in the result; the others are committed.
@@ -322,7 +322,7 @@ def commit_group(
         nonlocal known
         known = replay(known, log.read_after(known.number), schema)
 
-    def build() -> NextEntry[GroupCommitted]:
+    def build() -> NextEntry[GroupResult]:
         nonlocal is_known_newest
         if is_known_newest:
             is_known_newest = False
@@ -345,7 +345,7 @@ def _planned(
     schema: Schema,
     now: Callable[[], datetime],
     new_id: Callable[[], str],
-) -> NextEntry[GroupCommitted]:
+) -> NextEntry[GroupResult]:
     """Return the entry after a state; one without a body if it would change nothing."""
     check_not_moved(known, transactions, here)
     at = known.next_entry_time(now())
@@ -357,10 +357,10 @@ def _planned(
         following = missing.fold(following, at)
     applied, accepted, refusals = _apply_each(transactions, following, at)
     if not accepted:
-        return NextEntry(following.number, None, GroupCommitted(known, refusals))
+        return NextEntry(following.number, None, GroupResult(known, refusals))
     entry = LogEntry(entry_id=new_id(), at=at, transactions=(*first, *accepted))
     body = encode_entry(entry, schema)
-    return NextEntry(following.number, body, GroupCommitted(applied, refusals))
+    return NextEntry(following.number, body, GroupResult(applied, refusals))
 
 
 def _apply_each(

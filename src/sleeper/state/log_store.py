@@ -24,7 +24,7 @@ from sleeper.state.file_references import FileReferences
 from sleeper.state.kept_versions import files_deleted, first_kept
 from sleeper.state.moves import MovedLog, version_left_behind
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
-from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
+from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import decode_entry
 
@@ -204,7 +204,7 @@ class TransactionLogStateStore:
         """Commit one transaction (see the interface)."""
         return self.commit_group((transaction,)).of_one()
 
-    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+    def commit_group(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Commit transactions that are not refused in one entry; write a snapshot if it is due."""
         with self._committing:
             begun_s = self._ticks_s()
@@ -240,9 +240,7 @@ class TransactionLogStateStore:
         """Delete the entries, as far as they are not objects in the table's folder."""
         self.log.delete()
 
-    def _commit_after(
-        self, known: TableState, transactions: Sequence[Transaction]
-    ) -> GroupCommitted:
+    def _commit_after(self, known: TableState, transactions: Sequence[Transaction]) -> GroupResult:
         return commit_group(
             transactions,
             self.log,

@@ -23,7 +23,7 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.commit import COMMIT_WORDING, NextEntry, append_entry
 from sleeper.state.moves import SetSchema, version_left_behind
-from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates, check_not_moved
+from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.files import AddFiles, ClearFiles
@@ -202,7 +202,7 @@ class RevisionStateStore:
         """Commit one transaction (see the interface)."""
         return self.commit_group((transaction,)).of_one()
 
-    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+    def commit_group(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Commit transactions that are not refused: in one entry, or more where one is too small.
 
         Raises:
@@ -217,13 +217,13 @@ class RevisionStateStore:
                     done = self._commit_next(transactions[len(refusals) :])
                 refusals += done.refusals
             self.commit_s = self._ticks_s() - begun_s
-            return GroupCommitted(done.state, refusals)
+            return GroupResult(done.state, refusals)
 
-    def _commit_next(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+    def _commit_next(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Commit as many transactions as fit in one entry; the result has refusals for those."""
         slot = _Slot(self._revisions, self._refreshed)
 
-        def build() -> NextEntry[GroupCommitted]:
+        def build() -> NextEntry[GroupResult]:
             known = self._refreshed()
             check_not_moved(known.state, transactions, self._here)
             now = self._storage_time()
@@ -234,7 +234,7 @@ class RevisionStateStore:
                 following = first.fold(following, at)
             applied = self._apply_fitting(transactions, known.state, following, at)
             if not applied.has_changes:
-                unchanged = GroupCommitted(known.state, applied.refusals)
+                unchanged = GroupResult(known.state, applied.refusals)
                 return NextEntry(following.number, None, unchanged)
             commit_id = self._new_id()
             history = known.history.followed_by(commit_id, before=known.state.at, now=now)
@@ -242,7 +242,7 @@ class RevisionStateStore:
             return NextEntry(
                 following.number,
                 commit_id.encode(),
-                GroupCommitted(applied.state, applied.refusals),
+                GroupResult(applied.state, applied.refusals),
             )
 
         try:

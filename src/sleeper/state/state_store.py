@@ -23,7 +23,7 @@ Plan = TypeVar("Plan")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCommitted:
+class GroupResult:
     """The result of committing a group of transactions.
 
     Attributes:
@@ -173,7 +173,7 @@ class StateStore(Protocol):
         """
         ...
 
-    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+    def commit_group(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Commit all transactions that are not refused, in order, in one entry.
 
         A store that takes only so much at once commits them in several entries, where one is too

@@ -18,7 +18,7 @@ from sleeper.state.plans.key_conditions import (
     AllOf,
     AnyOf,
     Condition,
-    Implied,
+    Implication,
     KeyCondition,
     Negation,
     Operator,
@@ -65,7 +65,7 @@ def _converted(expression: Any, arrow_schema: pa.Schema) -> Condition:
         case "Not":
             return Negation(_converted(variant.expr(), arrow_schema))
         case "IsTrue":  # true of no null, so its negation is another one
-            return Implied(_converted(variant.expr(), arrow_schema))
+            return Implication(_converted(variant.expr(), arrow_schema))
         case "InList":
             return _in_list(variant, arrow_schema)
         case "Like":
@@ -155,7 +155,7 @@ def pattern_condition(column: str, pattern: str) -> Condition:
         return KeyCondition(column, "=", prefix)
     if not rest.strip("%"):
         return KeyCondition(column, "prefix", prefix)
-    return Implied(KeyCondition(column, "prefix", prefix))
+    return Implication(KeyCondition(column, "prefix", prefix))
 
 
 def _column(expression: Any, arrow_schema: pa.Schema) -> pa.Field | None:

@@ -89,7 +89,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Implied:
+class Implication:
     """A condition of which only what follows from it is known, such as LIKE 'a%b' and 'a%'.
 
     It narrows as `part` does; its negation narrows nothing.
@@ -98,7 +98,7 @@ class Implied:
     part: Condition
 
 
-Condition = KeyCondition | AllOf | AnyOf | Negation | Unknown | Implied
+Condition = KeyCondition | AllOf | AnyOf | Negation | Unknown | Implication
 
 UNKNOWN: Final = Unknown()
 
@@ -146,7 +146,7 @@ def _narrow(regions: Sequence[Region], condition: Condition, schema: Schema) -> 
             return _by_any(regions, parts, schema)
         case Negation(part):
             return _narrow(regions, _negated(part), schema)
-        case Implied(part):
+        case Implication(part):
             return NarrowedRegions(_narrow(regions, part, schema).regions, is_exact=False)
         case Unknown():
             return NarrowedRegions(regions, is_exact=False)
@@ -204,7 +204,7 @@ def _negated(condition: Condition) -> Condition:
             return AllOf(tuple(_negated(part) for part in parts))
         case Negation(part):
             return part
-        case Implied() | Unknown():
+        case Implication() | Unknown():
             return UNKNOWN
 
 

@@ -13,7 +13,7 @@ from sleeper.state.plans.key_conditions import (
     UNKNOWN,
     AllOf,
     AnyOf,
-    Implied,
+    Implication,
     KeyCondition,
     Negation,
     narrow,
@@ -107,7 +107,7 @@ def test_a_negation_reads_all_other_keys():
 
 def test_a_negation_of_what_is_half_known_narrows_nothing():
     """What follows from a condition does not follow from its negation; nor does a null exclude."""
-    implied = Implied(KeyCondition("a", "prefix", "x"))
+    implied = Implication(KeyCondition("a", "prefix", "x"))
 
     assert [*found_by(implied).regions] == [Region((Range("x", "y"), Range(-(2**63), None)))]
     for condition in (
