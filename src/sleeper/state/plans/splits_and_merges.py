@@ -1,4 +1,4 @@
-"""Plans splits of large leaves: which, and where (rules SPL-1 to SPL-4)."""
+"""Plans which leaves are split, and where (rules SPL-1 to SPL-4), and which small ones merge."""
 
 from __future__ import annotations
 
