@@ -23,7 +23,7 @@ DECLARATIONS = {
         *("maintenance", "table", "upstream"),
     )
 }
-ACCESSORS = {f"{FOLDER}/{name}.py" for name in ("properties",)}
+ACCESSORS = {f"{FOLDER}/{name}.py" for name in ("typed",)}
 
 # (property, group's name in TableProperties or InstanceProperties, its class, field)
 TYPED = {

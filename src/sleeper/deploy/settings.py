@@ -70,7 +70,7 @@ EMR_SERVERLESS_REGIONS: Final = (
 """Those with EMR Serverless, as botocore knows them; a test compares."""
 
 
-# ---------------------------------------------------------------- setting failures
+# ---------------------------------------------------------------- what is wrong with settings
 #
 # What is wrong with the properties that an instance would be deployed with.
 

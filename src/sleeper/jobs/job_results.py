@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from sleeper.engine.rows import Rows
-from sleeper.engine.writing.export import MANIFEST, Exported, delete_unfinished, read_manifest
+from sleeper.engine.writing.export import MANIFEST, ExportedFiles, delete_unfinished, read_manifest
 from sleeper.engine.writing.json_parts import json_parts
 from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
 from sleeper.errors import BadRequest, DataDamaged, JobInvalid, ResultsIncomplete, SleeperError
@@ -180,7 +180,7 @@ class JobResults:
         """Return the URL of the folder of an export, which may not be there yet."""
         return self._objects.url(_export_prefix(table_id, export_id).rstrip("/"))
 
-    def exported(self, table_id: str, export_id: str) -> Exported | None:
+    def exported(self, table_id: str, export_id: str) -> ExportedFiles | None:
         """Return what an export wrote; None where it is not complete."""
         manifest = self._objects.read(_export_prefix(table_id, export_id) + MANIFEST)
         return None if manifest is None else read_manifest(manifest)

@@ -130,7 +130,7 @@ def query(
         query_id: The query, or the export.
         kind: `query` or `export`.
         table: Its table's name or id, where two tables have one of this id. A query that was
-            refused because a query of another table has its id is told by its table alone.
+            refused because a query of another table has its id is shown by its table alone.
 
     Raises:
         JobNotFound: nothing is known of it: it was not sent, or its events have expired.

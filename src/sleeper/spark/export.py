@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sleeper.engine.writing.export import Exported, ExportedPart, ExportTarget, Progress
+from sleeper.engine.writing.export import ExportedFiles, ExportedPart, ExportTarget, Progress
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
@@ -30,7 +30,7 @@ def export_by_spark(
     title: str,
     now_ms: int,
     progress: Progress = lambda done, total: None,
-) -> Exported:
+) -> ExportedFiles:
     """Write the rows of a plan, processed, as Parquet files; `_SUCCESS` comes last.
 
     Each part is written by one task and appears when it is complete; a task that Spark runs twice

@@ -28,7 +28,7 @@ from sleeper.ports.table_index import IndexCheckpoints, TableIndex
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import CommitWording, NextEntry, append_entry
 
-# ---------------------------------------------------------------- entry json
+# ---------------------------------------------------------------- entries as JSON
 #
 # JSON of the table index: an entry has one change, a checkpoint has all tables.
 

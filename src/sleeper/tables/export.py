@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from sleeper.engine.read_leaves import TableReader, read_leaves
 from sleeper.engine.writing.export import (
-    Exported,
+    ExportedFiles,
     ExportedPart,
     ExportTarget,
     Progress,
@@ -94,7 +94,7 @@ def _writer(
     plan: ExportPlan,
     spark: SparkSession | None,
     progress: Progress,
-) -> Callable[[ExportTarget], Exported]:
+) -> Callable[[ExportTarget], ExportedFiles]:
     now_ms = table.now_ms()
     if spark is None:
         return partial(write_parts, table.reader, plan, now_ms=now_ms, progress=progress)
@@ -111,8 +111,8 @@ def _writer(
 
 
 def _write_to(
-    table: OpenTable, target: Path | str, write: Callable[[ExportTarget], Exported]
-) -> Exported:
+    table: OpenTable, target: Path | str, write: Callable[[ExportTarget], ExportedFiles]
+) -> ExportedFiles:
     export_id = table.context.new_id()
     stores = table.context.place.stores
     try:
@@ -132,7 +132,7 @@ def write_parts(
     *,
     now_ms: int,
     progress: Progress = lambda done, total: None,
-) -> Exported:
+) -> ExportedFiles:
     """Write the rows of a plan, processed, as Parquet files; `_SUCCESS` comes last.
 
     Needs the memory of a merge of one leaf's files, and of 100,000 rows.

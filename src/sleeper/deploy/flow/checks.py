@@ -327,7 +327,7 @@ def _leads_out(table: Mapping[str, Any]) -> bool:
     )
 
 
-# ---------------------------------------------------------------- owners
+# ---------------------------------------------------------------- stacks and resources
 #
 # Checks that what has the instance's names is the instance's, and can be deployed.
 

@@ -21,7 +21,7 @@ from sleeper.model.jobs.platforms import EKS
 from sleeper.model.stacks import StackName
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames
 
-# ---------------------------------------------------------------- watched
+# ---------------------------------------------------------------- what is watched
 #
 # What of a deployment is watched: the queues and functions of the stacks that it has.
 

@@ -21,7 +21,7 @@ from sleeper.engine.writing.user_file import UnfinishedFile, taken, write_failur
 from sleeper.errors import NullKeys, StorageFailed
 from sleeper.model.schema import Schema
 
-# ---------------------------------------------------------------- set aside
+# ---------------------------------------------------------------- rows that are set aside
 #
 # A Parquet file for rows of the input that have a null key.
 

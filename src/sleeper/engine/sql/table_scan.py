@@ -316,7 +316,7 @@ def spooled(read: Callable[[], Rows], temp_folder: Path | None) -> Iterator[Spoo
         yield SpooledRead(path, rows.transaction)
 
 
-# ---------------------------------------------------------------- chosen pages
+# ---------------------------------------------------------------- pages that are chosen
 #
 # Counts the pages of a file that a read of regions looks at, of those that there are.
 

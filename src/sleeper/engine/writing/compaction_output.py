@@ -86,7 +86,7 @@ def compact_files(
     ]
     batches: Any = reading.scanner.merge(slices)
     chunks = taken_ahead(row_groups(batches, _CHUNK_ROWS), _CHUNKS_AHEAD, thread="sleeper-merge")
-    merged = _Counted(chunks, check)
+    merged = _CountedChunks(chunks, check)
     processed = process(
         merged,
         reading.processing,
@@ -127,7 +127,7 @@ def _verified(
     return rows_by_file
 
 
-class _Counted:
+class _CountedChunks:
     """Counts the rows of chunks that pass, and calls `check` for each."""
 
     def __init__(self, chunks: Iterator[pa.Table], check: Callable[[], None]) -> None:

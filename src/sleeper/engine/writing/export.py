@@ -52,7 +52,7 @@ class ExportedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportedFiles:
     """A finished export.
 
     Attributes:
@@ -86,7 +86,7 @@ class ExportTarget:
         plan: ExportPlan,
         written: Generator[ExportedPart],
         progress: Progress = lambda done, total: None,
-    ) -> Exported:
+    ) -> ExportedFiles:
         """Run an export: begin in an empty place, write its parts, then `_SUCCESS`.
 
         Parts are deleted on failure, except those of a killed process.
@@ -111,7 +111,7 @@ class ExportTarget:
                     progress(len(row_counts), len(plan.parts))
             names = (part.name for part in plan.parts)
             parts = tuple(ExportedPart(name=name, row_count=row_counts[name]) for name in names)
-            exported = Exported(parts=parts, transaction=plan.transaction)
+            exported = ExportedFiles(parts=parts, transaction=plan.transaction)
             self._end(exported)
         except BaseException:
             try:
@@ -162,7 +162,7 @@ class ExportTarget:
             "and that no other export is writing to"
         )
 
-    def _end(self, exported: Exported) -> None:
+    def _end(self, exported: ExportedFiles) -> None:
         self._check_wanted()
         self.place.put(MANIFEST, _manifest(exported))
         self.place.delete([_UNFINISHED])
@@ -183,14 +183,14 @@ class ExportTarget:
             )
 
 
-def read_manifest(body: bytes) -> Exported:
+def read_manifest(body: bytes) -> ExportedFiles:
     """Return the export that a manifest is about."""
     said = json.loads(body)
     parts = (ExportedPart(name=part["name"], row_count=part["rows"]) for part in said["parts"])
-    return Exported(parts=tuple(parts), transaction=said["transaction"])
+    return ExportedFiles(parts=tuple(parts), transaction=said["transaction"])
 
 
-def _manifest(exported: Exported) -> bytes:
+def _manifest(exported: ExportedFiles) -> bytes:
     said = {
         "transaction": exported.transaction,
         "rows": exported.row_count,

@@ -39,7 +39,7 @@ from sleeper.model.ranges import Range, exact_range, prefix_range
 from sleeper.model.schema import Schema
 from sleeper.tables.table import Table
 
-# ---------------------------------------------------------------- question
+# ---------------------------------------------------------------- options of a query
 #
 # The options that say which rows of a table are asked for.
 

@@ -152,7 +152,7 @@ def text_of(value: Any, name: str) -> str:
     return value
 
 
-# ---------------------------------------------------------------- answered rows
+# ---------------------------------------------------------------- rows of an answer
 #
 # The rows of an answer: an Arrow stream that is read while it comes.
 

@@ -1,4 +1,17 @@
-"""Makes the application that serves an instance: `make_app`."""
+"""Makes the application that serves an instance: `make_app`.
+
+The words: a *route* is a method and a path; it names the *role* that a caller needs. What all
+routes use is a `ServedInstance`. A *statement* is SQL of a caller, or a query with a condition.
+
+The steps of a request:
+
+1. `LimitedRequests` refuses what is too large, or too much at once, and ends what takes too long.
+2. The route's dependency finds who sent it by the token, and refuses a role that is too low
+   (`authorization.py`).
+3. The route reads the body (`bodies.py`) and calls one method of the instance or of a table. A
+   statement runs in a process of its own (`statements/`).
+4. Rows become a document or a stream (`answers.py`), an error becomes a problem (`problems.py`).
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from sleeper.model.queries import region_from_request
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Field, Schema
 
-# ---------------------------------------------------------------- regions json
+# ---------------------------------------------------------------- regions as JSON
 #
 # Reads and writes regions as JSON, in the form of upstream's queries (rule QRY-8).
 #
@@ -180,7 +180,7 @@ class QueryMessage:
         iterator_class_name: Upstream's processing in Java, which is refused here.
         iterator_config: Upstream's, for that.
         publisher: Where results go (`results_publishing`).
-        report_to: Who else than the tracker is told of the state, each by its `destination`.
+        report_to: Where else than to the tracker the state is reported, each by its `destination`.
         others: Unknown keys of the message.
         problems: What was wrong with its values, which are left out.
     """

@@ -111,7 +111,7 @@ def unused_options(config: Mapping[str, str], publishing: ResultsPublishing) -> 
     return sorted(config.keys() - used)
 
 
-# ---------------------------------------------------------------- results batch
+# ---------------------------------------------------------------- rows of a query as a message
 #
 # Rows of a query as a message, as upstream's clients read it (rule QRY-11).
 #

@@ -135,8 +135,8 @@ class KindSpec:
             claimed.
         goes_on_paused: Whether a pause of the instance leaves it alone: questions do not change
             tables, and commits end what is at work.
-        one_at_a_time: Whether `sleeper serve` runs one worker of it, unless it is told otherwise;
-            else as many as there are processors.
+        one_at_a_time: Whether `sleeper serve` runs one worker of it, unless an option says
+            otherwise; else as many as there are processors.
         workers_max: The property that limits its workers in AWS; None for one.
         stack: The stack that runs it in AWS; None where each of its queues has one.
         task: How its workers run on Fargate; None where they do not.
@@ -400,7 +400,7 @@ def queues_from(senders: Senders) -> tuple[QueueName, ...]:
     return tuple(name for name in QueueName if QUEUES[name].senders is senders)
 
 
-# ---------------------------------------------------------------- tracking
+# ---------------------------------------------------------------- how jobs are tracked
 #
 # What trackers keep of each kind (rule TRK-8).
 

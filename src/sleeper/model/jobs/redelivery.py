@@ -75,7 +75,7 @@ def plan_redelivery(
 def reasons_of(error: BaseException) -> tuple[str, ...]:
     """Return the messages of an error and of those that caused it, outermost first (rule TRK-5).
 
-    An error without a message is told by its class. A message that the one before it has word for
+    An error without a message is named by its class. A message that the one before it has word for
     word is left out.
     """
     reasons: list[str] = []

@@ -56,7 +56,7 @@ class StreamRequest:
     files_max: int | None = None
 
 
-# ---------------------------------------------------------------- leaves task
+# ---------------------------------------------------------------- a task of several leaves
 #
 # What one task of Spark reads: groups of leaves, with their files and regions.
 

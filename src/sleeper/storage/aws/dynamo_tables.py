@@ -23,7 +23,7 @@ from sleeper.storage.aws.clients import (
     vendor_errors,
 )
 
-# ---------------------------------------------------------------- dynamo making
+# ---------------------------------------------------------------- how tables are made
 #
 # What DynamoDB tables are made with, and how they are made.
 

@@ -114,7 +114,7 @@ def cut_runs(
     return cut
 
 
-# ---------------------------------------------------------------- beside
+# ---------------------------------------------------------------- requests side by side
 #
 # Work beside the caller's: requests that are sent at once, each in a thread of this process.
 

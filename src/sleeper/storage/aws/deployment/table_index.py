@@ -317,7 +317,7 @@ def _check_size(record: TableRecord) -> None:
         )
 
 
-# ---------------------------------------------------------------- made tables
+# ---------------------------------------------------------------- tables that are made
 #
 # All tables in DynamoDB that an instance in AWS can have.
 

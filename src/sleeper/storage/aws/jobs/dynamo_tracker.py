@@ -51,7 +51,7 @@ def query_state_put(
 ) -> Item:
     """Return the part of a transaction that tells clients what happened to a query last.
 
-    A query that is completed stays so, whatever else is told of it later. That it was accepted
+    A query that is completed stays so, whatever else is reported of it later. That it was accepted
     changes nothing: the sender may tell so after the worker has told more.
 
     Args:

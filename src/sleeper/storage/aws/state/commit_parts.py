@@ -131,7 +131,7 @@ def _table_of(full_name: str) -> DynamoTable:
     return next(each for each in (REFERENCES, FILES, PARTITIONS) if full_name.endswith(each.name))
 
 
-# ---------------------------------------------------------------- waiting readers
+# ---------------------------------------------------------------- readers that wait
 #
 # Lets readers of a table's items read between two commits, while others commit all the time.
 #

@@ -171,7 +171,7 @@ def parse_revision(item: Item) -> RevisionItem:
         ) from error
 
 
-# ---------------------------------------------------------------- newest numbers
+# ---------------------------------------------------------------- numbers of the newest states
 #
 # The numbers of the last commits of many tables, by one request for a hundred of them.
 #

@@ -99,7 +99,7 @@ class SqliteJobStores:
         try:
             with self._database.reading():
                 pass
-        except (StorageFailed, DataDamaged) as failure:  # whoever uses it is told
+        except (StorageFailed, DataDamaged) as failure:  # whoever uses it gets the error
             _log.warning("whose file of jobs it is cannot be seen now: %s", failure)
 
     def close(self) -> None:
