@@ -31,8 +31,9 @@ shows how. A running server describes itself at `/sleeper/openapi.json` (OpenAPI
   more than 64 KiB run in processes of their own, 8 at once, with 1,024 MB of memory each; what
   needs more is refused with 400 `QueryInvalid`.
   `sleeper server start --help` says how to change them.
-- **Jobs** name files in buckets. Files of the server's machine are refused, but for those of its
-  `--input-folder`.
+- **Jobs** name files in the instance's own bucket, in those of `sleeper.ingest.source.bucket`, or
+  at the places of `sleeper.jobs.input.places`, if that is set. Files of the server's machine are
+  refused, but for those of its `--input-folder`; links that lead out of it are not followed.
 
 ## Errors
 

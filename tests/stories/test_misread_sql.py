@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -57,6 +59,15 @@ def theirs(instance):
         "k > 3 AND flag IS NOT DISTINCT FROM true",
         "n IS DISTINCT FROM 1 + 1",
         "s = 'IS DISTINCT FROM (a AND b)' OR s = 'a'",
+        "flag IS DISTINCT FROM true AND k > 3",
+        "flag IS NOT DISTINCT FROM true OR k = 3",
+        "n IS DISTINCT FROM 1 OR k = 3",
+        "k = 3 OR NOT n + 1 IS DISTINCT FROM 2 * (1 + k) AND k > 1 OR s IS NULL",
+        "CASE WHEN n IS DISTINCT FROM 1 AND k > 2 THEN k = 3 ELSE k IS DISTINCT FROM 1 END AND k > 0",
+        "CASE n WHEN 1 THEN 2 END IS DISTINCT FROM CASE WHEN k > 1 AND n = 2 THEN 2 END AND k < 4",
+        "left(s, 1) IS DISTINCT FROM left('AND', 1) AND /* OR */ k > 0 -- IS DISTINCT FROM",
+        "'IS' IS DISTINCT FROM s and k BETWEEN 1 AND 3",
+        "k IN (1, 2) AND (s IS DISTINCT FROM 'a' OR k = 1) IS NOT DISTINCT FROM true",
     ],
 )
 def test_nulls_are_compared_as_in_duckdb(instance, theirs, condition):
@@ -78,10 +89,8 @@ def test_nulls_are_compared_as_in_duckdb(instance, theirs, condition):
         ("CASE WHEN n IN (SELECT n FROM u) THEN 1 ELSE 2 END = 2", NEVER_NULL),
         ("28 NOT IN (SELECT n FROM u)", NEVER_NULL),
         ("n NOT IN (SELECT n FROM u WHERE u.k > t.k)", NEVER_NULL),
-        ("flag IS DISTINCT FROM true AND k > 3", IN_PARENTHESES),
-        ("flag IS NOT DISTINCT FROM true OR k = 3", IN_PARENTHESES),
-        ("n IS DISTINCT FROM 1 OR k = 3", IN_PARENTHESES),
         ("flag IS DISTINCT FROM n = 1", IN_PARENTHESES),
+        ("k BETWEEN 1 AND n IS DISTINCT FROM 1 AND k > 1", IN_PARENTHESES),
     ],
 )
 def test_what_would_be_wrong_is_refused(instance, condition, says):
@@ -91,3 +100,56 @@ def test_what_would_be_wrong_is_refused(instance, condition, says):
     if says == IN_PARENTHESES:
         with pytest.raises(QueryInvalid, match=says):
             instance.table("t").query(where=condition)
+
+
+MOMENTS = [datetime(1, 1, 1), datetime(1677, 9, 21), datetime(2000, 2, 29), datetime(2262, 4, 12)]
+MOMENTS += [datetime(9999, 12, 31, 23, 59, 59, 999_999)]
+
+
+@pytest.mark.parametrize("at", MOMENTS, ids=str)
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "moment {} TIMESTAMP '{}'",
+        "moment {} CAST('{}' AS TIMESTAMP)",
+        "moment {} '{}'::TIMESTAMP",
+        "moment {} TIMESTAMP '{}' AND moment > TIMESTAMP '1900-01-01' /* TIMESTAMP '0001' */",
+    ],
+)
+def test_moments_of_all_years_can_be_compared(tmp_path, at, condition):
+    """DataFusion makes nanoseconds of them, which are of the years 1677 to 2262 alone."""
+    schema = pa.schema([("k", pa.int64()), ("moment", pa.timestamp("us"))])
+    rows = pa.Table.from_pylist(
+        [{"k": k, "moment": each} for k, each in enumerate(MOMENTS)], schema
+    )
+    theirs = duckdb.connect()
+    theirs.register("t", rows)
+    with sleeper.connect(tmp_path / "i", create=True) as instance:
+        table = instance.create_table("t", schema, row_keys=["k"])
+        table.ingest(rows)
+        for operator in ("=", "<>", "<", ">="):
+            where = condition.format(operator, at)
+            asked = f"SELECT k FROM t WHERE {where} ORDER BY k"
+
+            right = [row[0] for row in theirs.execute(asked).fetchall()]
+
+            assert [row["k"] for row in table.query(where=where).to_pylist()] == right
+            assert [row["k"] for row in table.sql(asked).to_pylist()] == right
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM stored.t",
+        "SELECT count(*) AS n FROM sleeper.stored.t AS t",
+        "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM stored.u WHERE n = t.n)",
+        "SELECT (SELECT max(k) FROM stored.t) AS m FROM t",
+        "EXPLAIN SELECT * FROM stored.t",
+    ],
+)
+def test_what_tables_are_made_of_has_no_name(instance, statement):
+    """A condition on it would be evaluated otherwise than one on the table."""
+    with pytest.raises(QueryInvalid, match="no schema 'stored'"):
+        instance.sql(statement)
+
+    assert instance.sql("SELECT stored.k FROM t AS stored LIMIT 1").to_pylist()

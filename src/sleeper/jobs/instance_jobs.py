@@ -5,6 +5,7 @@ from __future__ import annotations
 from sleeper.jobs import reports, submission
 from sleeper.jobs import reports as queues
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
+from sleeper.jobs.input_places import places_of
 from sleeper.jobs.job_results import JobResults
 from sleeper.jobs.job_tables import JobTables
 from sleeper.jobs.jobs_handle import JobsHandle
@@ -79,6 +80,7 @@ def open_jobs(context: InstanceContext) -> InstanceJobs:
         context.inputs,
         lambda record: Table(record, context),
         names_buckets=place.jobs_url(url) == "sqs",
+        places=places_of(properties.jobs.input_places),
         last_numbers=lambda records, known: last_numbers(records, known, context),
     )
     return InstanceJobs(

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from sleeper.engine.inputs.input_files import find_files
 from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
+from sleeper.jobs.input_places import InputPlaces
 from sleeper.model.formats.batcher_submission import BatcherSubmission
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.formats.ingest_job import IngestJob
@@ -61,6 +62,7 @@ class JobTables:
         open_table: Opens a table by its record.
         names_buckets: Whether a relative path in a message is a bucket and a key, as upstream's
             clients write it.
+        places: From where jobs may read; None for any place.
         last_numbers: Returns the number of each table's last commit, given those known before.
     """
 
@@ -71,12 +73,14 @@ class JobTables:
         open_table: Callable[[TableRecord], Table],
         *,
         names_buckets: bool = False,
+        places: InputPlaces | None = None,
         last_numbers: LastNumbers = lambda records, known: {},
     ) -> None:
         self._index = index
         self._inputs = inputs
         self._open_table = open_table
         self._names_buckets = names_buckets
+        self._places = places
         self.last_numbers = last_numbers
         self._lock = Lock()
         self._open: OrderedDict[str, Table] = OrderedDict()
@@ -144,6 +148,8 @@ class JobTables:
         """
         record = self.find(table_id=job.table_id, table_name=job.table_name)
         before = self.committed(record.table_id, job_id) if record and job_id else None
+        if before is None and self._places and (refused := self._places.refusals(job.paths)):
+            return CheckedJob(record, None, tuple(refused))
         missing = [] if before is not None else self.missing(job.paths)
         failures = failures_of(job, table_found=record is not None, missing_paths=missing)
         return CheckedJob(record, before, tuple(failures))

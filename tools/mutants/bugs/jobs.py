@@ -20,7 +20,26 @@ QUERY_JOBS = ("tests/stories/test_query_jobs.py",)
 
 STATES = ("tests/stories/test_states_of_jobs.py",)
 
+PLACES = ("tests/stories/test_input_places.py",)
+"""From where jobs may read."""
+
 BUGS = (
+    Bug(
+        name="places-without-an-end",
+        breaks="A job reads a folder whose name only begins as that of a place.",
+        module="jobs/input_places.py",
+        right="url.startswith(f\"{place.rstrip('/')}/\")",
+        wrong="url.startswith(place)",
+        tests=PLACES,
+    ),
+    Bug(
+        name="links-of-places-followed",
+        breaks="A job reads through a link what lies outside of its places.",
+        module="jobs/input_places.py",
+        right="            return all(map(is_inside, find_files([path])))\n",
+        wrong="            return True\n",
+        tests=PLACES,
+    ),
     Bug(
         name="job-by-name-alone",
         breaks="A job submitted for a table is run for another that has its name now.",

@@ -10,7 +10,25 @@ NUMBERS = ("tests/stories/test_numbers_in_sql.py",)
 AGGREGATES = ("tests/stories/test_aggregates_in_sql.py",)
 ENGINES = ("tests/stories/test_other_engines.py",)
 
+MISREAD = ("tests/stories/test_misread_sql.py",)
+
 BUGS = (
+    Bug(
+        name="distinct-from-takes-the-and-of-between",
+        breaks="x BETWEEN a AND b IS DISTINCT FROM c is read with parentheses at another place.",
+        module="engine/sql/as_written.py",
+        right='(word == "AND" and _is_of_between(words, at))',
+        wrong='(word == "AND" and not words)',
+        tests=MISREAD,
+    ),
+    Bug(
+        name="inside-of-tables-has-a-name",
+        breaks="A statement may name what tables are made of.",
+        module="engine/sql/refusals.py",
+        right="    _check_names(frame, what)\n",
+        wrong="",
+        tests=(*MISREAD, "-k", "has_no_name"),
+    ),
     Bug(
         name="any-limit-is-a-barrier",
         breaks="A condition above a LIMIT of the statement narrows the rows that the LIMIT counts.",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sleeper.engine.sql.plans import node_class
+from sleeper.engine.sql.plans import BARRIER, STORED, node_class
 from sleeper.errors import QueryInvalid
 
 _NEGATIVE_ZERO: Final = r"Float(?:16|32|64)\(-0\)"
@@ -20,6 +20,7 @@ _JOINED_QUERY: Final = re.compile(r"SubqueryAlias: __correlated_sq_\d+\b")
 _ANTI_JOIN: Final = re.compile(r"Anti Join: (?:null_aware|.*\bFilter: .*null_aware)$", re.MULTILINE)
 """A join for NOT IN that has not one key alone: it forgets nulls."""
 
+_STORED_SCAN: Final = re.compile(rf"TableScan: (?:\w+\.)?{STORED}\.")
 _MARK: Final = re.compile(r"__correlated_sq_\d+\.mark\b")
 
 _DISTINCT: Final = re.compile(r"\bDISTINCT\s+FROM\s*\(", re.IGNORECASE)
@@ -61,6 +62,7 @@ def check_planned(frame: Any, plan: Any, what: str) -> None:
         QueryInvalid: they are not.
     """
     shown = plan.display_indent()
+    _check_names(frame, what)
     # A list may have been written as OR; columns have no zeros with a sign.
     if _COMPARED_BY_BITS.search(shown):
         raise QueryInvalid(
@@ -79,6 +81,18 @@ def check_planned(frame: Any, plan: Any, what: str) -> None:
             "and for IN also by OR; elsewhere, such as in NOT, IS, CASE, or NOT IN beside OR or "
             "with columns of the outer query, write EXISTS (SELECT ...)"
         )
+
+
+def _check_names(frame: Any, what: str) -> None:
+    """Check that a statement names tables, and not what they are made of: those are read otherwise.
+
+    Each is below a LIMIT, which keeps conditions out of it.
+    """
+    above = ""
+    for line in map(str.strip, frame.logical_plan().display_indent().splitlines()):
+        if _STORED_SCAN.match(line) and above != BARRIER:
+            raise QueryInvalid(f"{what}: there is no schema {STORED!r}; name the table alone")
+        above = line
 
 
 def _inside(shown: str, place: int) -> str:

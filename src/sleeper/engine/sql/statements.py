@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column, datafusion
+from sleeper.engine.sql.as_written import as_written
 from sleeper.engine.sql.comparable_floats import (
     ComparableRead,
     comparable_and_stored,
@@ -124,13 +125,12 @@ class Statement:
         no_such_table: Callable[[str], str],
         temp_folder: Path | None,
     ) -> None:
-        self._text = text
         self._asked = text
         self._temp_folder = temp_folder
         self._tables = {name: comparable_table(table) for name, table in tables.items()}
         _check_reads(text)
         self._no_such_table = no_such_table
-        self._planned_text = text
+        self._planned_text = self._text = as_written(text)
         self._plan()
         given = self._frame.schema()
         self._names = given.names
@@ -202,7 +202,7 @@ class Statement:
 
     @property
     def _what(self) -> str:
-        return f"statement {shortened(self._text)!r}"
+        return f"statement {shortened(self._asked)!r}"
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -378,6 +378,7 @@ def rows_where(
     if not isinstance(where, str):
         raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
     check_operators(where)
+    where = as_written(where)
     scanned, stored = comparable_and_stored(table)
     names = [*(table.arrow_schema.names if columns is None else columns)]
     with translated(what, table.arrow_schema.names):

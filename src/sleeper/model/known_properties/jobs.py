@@ -9,6 +9,7 @@ from sleeper.model.known_properties.kinds import (
     BYTE_SIZE,
     JOBS_URL,
     LAMBDA_TIMEOUT,
+    LIST,
     NOT_NEGATIVE,
     POSITIVE,
     QUEUE_BATCH,
@@ -48,6 +49,17 @@ class JobProperties:
         "Where workers have Spark run bulk imports of the plain queue, and of platforms that are "
         "not set up: local[4], spark://HOST:PORT, yarn. Each job gets a driver, a process beside "
         "the worker. Without it the worker imports by itself, by whichever engine costs less.",
+        since="ours",
+    )
+    input_places: tuple[str, ...] | None = setting(
+        "jobs.input.places",
+        None,
+        LIST,
+        "From where jobs may read files: URLs such as s3://bucket/folder, and folders, with all "
+        "below them. A job or a submitted file of another place is refused where it is submitted "
+        "and by the worker, which reads this when it starts; nothing there is looked at. Without "
+        "it jobs may read all that workers can read; those that come through `sleeper server` only "
+        "the instance's own place and sleeper.ingest.source.bucket.",
         since="ours",
     )
     receives_max: int = setting(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote, urlsplit
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -18,6 +15,7 @@ from sleeper.interfaces.rest.bodies import IngestJobBody, MessagesBody, Submitte
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import ServedInstance, served_instance
+from sleeper.jobs.input_places import InputPlaces
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.statuses import JobState
 
@@ -116,34 +114,27 @@ def redrive(queue: QueueName, body: MessagesBody, request: Request) -> Response:
 
 
 def _check_files(served: ServedInstance, files: list[str]) -> None:
-    """Refuse files of the server's machine, but for those of its input folder.
+    """Refuse files that whoever started the server did not mean: it has other rights than clients.
 
     Raises:
         BadRequest: there is one.
     """
+    properties, folder = served.instance.properties, served.input_folder
+    listed = properties.jobs.input_places
+    if listed is None:
+        buckets = properties.cloud.source_buckets or ()
+        listed = (served.instance.url, *(f"s3://{bucket}" for bucket in buckets))
+    remote = InputPlaces(listed)
+    local = InputPlaces((str(folder.resolve()),) if folder is not None else ())
     for file in files:
         if "\0" in file or any("\ud800" <= each <= "\udfff" for each in file):
             raise BadRequest(f"{file!r:.500} cannot be the name of a file")
         if file.startswith(_BUCKETS):
-            continue
-        folder = served.input_folder
-        if folder is None or not _is_in(folder, file):
+            if refusals := remote.refusals([file]):
+                raise BadRequest(refusals[0])
+        elif local.refusals([file]):
             where = "in buckets (s3://)" if folder is None else f"in buckets, or below {folder}"
             raise BadRequest(
                 f"{file!r:.500}: files of jobs must be {where}; upload rows of others to "
                 "/sleeper/tables/TABLE/rows, or start the server with --input-folder"
             )
-
-
-def _is_in(folder: Path, file: str) -> bool:
-    """Return whether a file is in a folder of the server. Its name has to be a whole path.
-
-    What else it means depends on the current folder of the worker that reads it.
-    """
-    path = Path(unquote(urlsplit(file).path) if file.startswith("file:") else file)
-    try:
-        with suppress(FileNotFoundError):
-            path.stat()
-        return path.is_absolute() and path.resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError):  # such as a name that is too long
-        return False

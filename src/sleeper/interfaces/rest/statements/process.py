@@ -246,9 +246,12 @@ def _write_parts(results: BinaryIO, content: bytes) -> None:
 
 
 def _lacked_memory(error: BaseException | None) -> bool:
-    """Return whether memory ran out: an error that others were made of says so."""
+    """Return whether memory ran out: an error that others were made of says so.
+
+    DataFusion's part of it may be used up before that of the process is.
+    """
     while error is not None:
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) or "Resources exhausted" in str(error):
             return True
         error = error.__cause__ or error.__context__
     return False
