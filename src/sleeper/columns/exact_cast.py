@@ -53,13 +53,54 @@ def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
 def _cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     chunk = _decoded(chunk)
     have, is_ = chunk.type, pa.types
+    if is_list(have) and (_is_list_view(have) or _hides_nulls(chunk)):
+        chunk = _plain_lists(chunk)
+        have = chunk.type
+    if is_.is_map(want) and is_.is_map(have) and _hides_nulls(chunk):
+        chunk = _as_map(_plain_lists(chunk.cast(pa.list_(_pair_type(have)))))
     if have == want:
         return chunk
+    if is_.is_decimal(want) and is_.is_integer(have):
+        # Arrow wants a precision for all integers of a type, also for those that are not there.
+        chunk = chunk.cast(pa.decimal256(_INTEGER_DIGITS + want.scale, want.scale))
     if is_.is_map(want) and is_list(have):
         chunk = _as_map(chunk)
     if have == pa.float64() and want == pa.float32():
         return _shorter_floats(chunk)
     return chunk.cast(want)
+
+
+_INTEGER_DIGITS = 20
+
+
+def _hides_nulls(chunk: pa.Array) -> bool:
+    """Return whether there may be null elements that no list has: those of a list that is null."""
+    if not chunk.null_count:
+        return False
+    if pa.types.is_map(chunk.type):
+        return bool(chunk.items.null_count)
+    return bool(chunk.values.null_count)
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _pair_type(kind: pa.DataType) -> pa.DataType:
+    return pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+
+
+def _plain_lists(chunk: pa.Array) -> pa.Array:
+    """Return lists of any layout with their elements one after the other, and no others.
+
+    Arrow's own cast reads memory that is not there, where a list view is large.
+    """
+    elements = chunk.flatten()
+    lengths = pc.list_value_length(chunk).cast(pa.int32()).fill_null(0)
+    ends = pc.cumulative_sum_checked(lengths).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    mask = chunk.is_null() if chunk.null_count else None
+    return pa.ListArray.from_arrays(offsets, elements, mask=mask)
 
 
 def _holds_text(kind: pa.DataType) -> bool:

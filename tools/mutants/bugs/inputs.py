@@ -10,11 +10,29 @@ TEXT_INPUTS = ("tests/stories/test_text_inputs.py",)
 
 FRAMES = ("tests/unit/engine/inputs/test_pandas_frames.py",)
 
+CASTS = ("tests/unit/columns/test_exact_cast.py",)
+
 CSV = ("tests/stories/test_csv_options.py",)
 
 DICTS = ("tests/unit/engine/inputs/test_sources.py", "-k", "TestDicts")
 
 BUGS = (
+    Bug(
+        name="list-views-cast-by-arrow",
+        breaks="A large list view ends the process.",
+        module="columns/exact_cast.py",
+        right="(_is_list_view(have) or _hides_nulls(chunk))",
+        wrong="_hides_nulls(chunk)",
+        tests=CASTS,
+    ),
+    Bug(
+        name="decimals-by-the-type",
+        breaks="Integers of 64 bits are refused for a decimal of 5 digits, though each fits.",
+        module="columns/exact_cast.py",
+        right="    if is_.is_decimal(want) and is_.is_integer(have):\n",
+        wrong="    if is_.is_decimal(want) and is_.is_uint64(have):\n",
+        tests=CASTS,
+    ),
     Bug(
         name="empty-columns-without-a-type",
         breaks="A column of CSV without values has no type, and no table is made.",
