@@ -113,7 +113,7 @@ def test_the_first_look_up_in_a_folder_loads_no_writer_and_no_query_engine(folde
     assert {name for name in loaded if name.startswith(properties)} == {
         properties + n for n in read
     }
-    assert len([name for name in loaded if name.startswith("sleeper")]) <= 104
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 105
     assert foreign_packages(loaded) <= {"pyarrow", "numpy", "cloudpickle", "xxhash"}
     assert {"http", "xml", "email", "sqlite3", "tempfile", "pyarrow.parquet"} & loaded == set()
 
@@ -176,6 +176,21 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
     }
     assert foreign_packages(loaded) == {"click"}
     assert "importlib.metadata" not in loaded
+
+
+def test_the_command_that_asks_for_one_key_loads_no_writer_of_tables(folder):
+    """`sleeper query --key` pays for what a script pays, and for what prints rows."""
+    loaded = modules_loaded(f"""
+import contextlib, io
+from sleeper.interfaces.cli.main import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    main(["query", "t", "--key", "key=a", "--instance", {folder!r}])
+""")
+
+    unwanted = below("sleeper.engine.inputs", "sleeper.spark", "sleeper.workers", "sleeper.jobs")
+    writers = ("sleeper.engine.writing.data_file", "sleeper.model.known_properties.catalogue")
+    assert [name for name in sorted(loaded) if name.startswith((*unwanted, *writers))] == []
+    assert {"datafusion", "datasketches", "polars", "pyspark"} & loaded == set()
 
 
 def test_a_worker_that_waits_for_jobs_loads_no_engine(folder):

@@ -2,67 +2,31 @@
 
 1. `checked_query` checks what a caller asks for, before anything is read
 2. the table's handle chooses a state: the newest, one that is young enough, or an old version
-3. `Query.rows` reads that state. A complete key goes to the look-up reader, and so do many keys, in
-   groups of leaves. Ranges are read leaf by leaf (`engine.read_leaves`), and rows that meet a
-   condition by the SQL engine (`sql`)
-
-All of them read only pages that can hold requested rows. Where storage is remote, the reads of
-several leaves are made at once. Rows are in key order over the whole result, unless the caller asks
-for any order (rules QRY-1 to QRY-6, QRY-21).
+3. `Query.rows` reads that state: keys and ranges (`read_rows`), or rows that meet a condition, by
+   the SQL engine (`sql`)
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any
 
-import pyarrow as pa
-
-from sleeper.engine.read_leaves import (
-    TableReader,
-    columns_to_read,
-    count_rows_of_files,
-    read_leaves,
-    read_leaves_unordered,
-)
 from sleeper.engine.rows import Rows
 from sleeper.errors import QueryInvalid
-from sleeper.lookup.keys import key_batch, key_rows, one_key_batch
-from sleeper.lookup.sorted_rows import merge_small
-from sleeper.model.keys import Key
 from sleeper.model.queries import (
     NOT_GIVEN,
-    LeafLookup,
-    LeafQuery,
     NotGiven,
     RegionRequest,
     asked_by,
     asked_regions,
-    checked_columns,
     checked_limit,
-    exact_key,
-    key_region,
 )
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
-from sleeper.state.plans.queries import (
-    file_sizes,
-    plan_leaf_queries,
-    plan_lookup,
-    plan_lookups,
-    plan_row_count,
-)
 from sleeper.state.table_state import TableState
 from sleeper.tables.open_table import OpenTable
-
-_FILES_AHEAD: Final = 32
-_KEYS_AHEAD: Final = 1_000
-"""Leaves of many keys are begun while those before them are read, up to so many files and keys. A
-look-up needs up to 8 MiB for pages of a file; more keys than these keep a processor busy."""
+from sleeper.tables.read_rows import query_key, query_keys, query_regions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,214 +118,3 @@ def checked_query(
         return Query(key=key, limit=limit, columns=columns)
     inside = asked_regions(schema, range, regions, key=key, prefix=prefix)
     return Query(regions=inside, where=where, limit=limit, columns=columns, ordered=ordered)
-
-
-def query_key(
-    reading: TableReader, state: TableState, key: object, columns: Sequence[str] | None, now_ms: int
-) -> Rows:
-    """Return the rows of one row key, or of a prefix of it.
-
-    Raises:
-        QueryInvalid: the key or the columns do not fit the schema.
-        DataDamaged: a file of the table is missing or wrong.
-        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
-    """
-    exact = exact_key(reading.schema, key)
-    if exact is None:
-        return query_regions(reading, state, [key_region(reading.schema, key)], columns, now_ms)
-    keys = one_key_batch(exact, reading.arrow_schema)
-    view = _View.of(reading, columns, now_ms)
-    leaf = plan_lookup(state, exact)
-    _note_sizes(reading, state, leaf)
-    rows = view.process(view.look_up(leaf, keys))
-    return Rows.from_table(view.select(rows), transaction=state.number)
-
-
-def query_keys(
-    reading: TableReader,
-    state: TableState,
-    keys: Sequence[object],
-    columns: Sequence[str] | None,
-    now_ms: int,
-) -> Rows:
-    """Return the rows of many row keys, in key order, whatever the order of `keys`.
-
-    `keys` may be an Arrow or NumPy array if the table has one row key field.
-
-    Raises:
-        QueryInvalid: a key or the columns do not fit the schema.
-        DataDamaged: a file of the table is missing or wrong.
-        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
-    """
-    batch = key_batch(keys, reading.schema, reading.arrow_schema)
-    view = _View.of(reading, columns, now_ms)
-    places: list[Key] = key_rows(batch)
-
-    def begin(group: Sequence[LeafLookup]) -> _GroupLookup:
-        for leaf in group:
-            _note_sizes(reading, state, leaf)
-        parts = [_keys_at(batch, leaf) for leaf in group]
-        return _GroupLookup(
-            sum(len(leaf.filenames) for leaf in group),
-            sum(part.num_rows for part in parts),
-            [
-                reading.files.beside(partial(view.look_up, leaf, part))
-                for leaf, part in zip(group, parts, strict=True)
-            ],
-        )
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for group in _in_turn(map(begin, plan_lookups(state, places))):
-            parts = [view.process(wait()) for wait in group.leaves]
-            yield from view.select(view.merge(parts)).to_batches()
-
-    return Rows(batches(), view.arrow_schema, transaction=state.number)
-
-
-def query_regions(
-    reading: TableReader,
-    state: TableState,
-    regions: Sequence[Region],
-    columns: Sequence[str] | None,
-    now_ms: int,
-    *,
-    ordered: bool = True,
-    rows_max: int | None = None,
-) -> Rows:
-    """Return the rows inside any of `regions`, each once, as a stream.
-
-    Rows are in key order, unless `ordered` is False. The pages of the first `rows_max` rows are
-    read before others, for a caller that stops there.
-
-    Raises:
-        QueryInvalid: the columns do not fit the schema.
-        DataDamaged: a file of the table is missing or wrong; raised while rows are read.
-        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
-    """
-    view = _View.of(reading, columns, now_ms)
-
-    def groups() -> list[list[LeafQuery]]:
-        planned = plan_leaf_queries(state, regions)
-        for leaf in chain(*planned):
-            _note_sizes(reading, state, leaf)
-        return planned
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        read = partial(read_leaves, rows_max=rows_max) if ordered else read_leaves_unordered
-        yield from read(reading, groups(), view.columns, now_ms=now_ms)
-
-    def count() -> int:
-        if reading.processing.is_identity:
-            plan = plan_row_count(state, regions)
-            return plan.known_rows + count_rows_of_files(reading, plan.regions_by_file)
-        key = [reading.schema.names[0]]
-        rows = read_leaves_unordered(reading, groups(), key, now_ms=now_ms)
-        return sum(batch.num_rows for batch in rows)
-
-    def known_count() -> int | None:
-        if not reading.processing.is_identity:
-            return None
-        plan = plan_row_count(state, regions)
-        return None if plan.regions_by_file else plan.known_rows
-
-    return Rows(
-        batches(),
-        view.arrow_schema,
-        transaction=state.number,
-        counter=count,
-        known_count=known_count,
-    )
-
-
-def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | LeafQuery) -> None:
-    """Give the reader the sizes of unopened files, which the state records."""
-    unopened = reading.lookup.unopened(leaf.filenames)
-    if unopened:
-        reading.lookup.note_sizes(file_sizes(state, leaf.leaf_id, unopened))
-
-
-class _GroupLookup(NamedTuple):
-    """The look-up in a group of leaves, which has begun where storage is remote."""
-
-    files: int
-    keys: int
-    leaves: Sequence[Callable[[], Sequence[pa.Table]]]
-
-
-def _in_turn(groups: Iterator[_GroupLookup]) -> Iterator[_GroupLookup]:
-    """Yield groups in their order; those that follow are begun meanwhile, up to the bounds."""
-    waiting = deque[_GroupLookup]()
-    for group in groups:
-        waiting.append(group)
-        while len(waiting) > 1 and _is_enough(waiting):
-            yield waiting.popleft()
-    yield from waiting
-
-
-def _is_enough(waiting: Sequence[_GroupLookup]) -> bool:
-    files = sum(group.files for group in waiting)
-    return files >= _FILES_AHEAD or sum(group.keys for group in waiting) >= _KEYS_AHEAD
-
-
-def _keys_at(batch: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
-    places = leaf.key_indices
-    if isinstance(places, slice):
-        return batch.slice(places.start, places.stop - places.start)
-    return batch.take(pa.array(places, pa.int64()))
-
-
-class _View(NamedTuple):
-    """The columns of one result: those returned, and those that must be read for them."""
-
-    reading: TableReader
-    columns: list[str]
-    read_columns: list[str]
-    arrow_schema: pa.Schema
-    now_ms: int
-
-    @classmethod
-    def of(cls, reading: TableReader, columns: Sequence[str] | None, now_ms: int) -> _View:
-        if columns is None:
-            schema = reading.schema
-            return cls(reading, [*schema.columns], [*schema.names], reading.shown_schema, now_ms)
-        shown = [*checked_columns(reading.schema, columns)]
-        read = columns_to_read(reading, shown)
-        arrow_schema = pa.schema([reading.arrow_schema.field(name) for name in shown])
-        return cls(reading, shown, read, arrow_schema, now_ms)
-
-    def look_up(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Sequence[pa.Table]:
-        """Return the rows of one leaf's keys, as a table for each of its files."""
-        reading = self.reading
-        return reading.lookup.look_up(leaf.filenames, keys, reading.arrow_schema, self.read_columns)
-
-    def process(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of one leaf from all its files, in key order, processed."""
-        reading = self.reading
-        rows = self.merge(tables)
-        if reading.processing.is_identity or not rows.num_rows:
-            return rows
-        from sleeper.engine.processing.aggregations import Overflow
-        from sleeper.engine.processing.process import process
-
-        batches = process(
-            iter(rows.to_batches()),
-            reading.processing,
-            reading.schema,
-            now_ms=self.now_ms,
-            overflow=Overflow.LIMIT,
-        )
-        return pa.Table.from_batches(batches, rows.schema)
-
-    def merge(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Merge several tables in key order. Usually at most one of them has rows."""
-        with_rows = [table for table in tables if table.num_rows]
-        if tables and len(with_rows) < 2:
-            return with_rows[0] if with_rows else tables[0]
-        names = [name for name in self.reading.schema.key_names if name in self.read_columns]
-        schema = self.reading.arrow_schema
-        read = pa.schema([schema.field(name) for name in self.read_columns])
-        return merge_small(with_rows, names, read)
-
-    def select(self, table: pa.Table) -> pa.Table:
-        """Return the requested columns, in the requested order."""
-        return table if self.columns == self.read_columns else table.select(self.columns)

@@ -29,7 +29,7 @@ from sleeper.state.plans.key_conditions import Condition, narrow, single_keys
 from sleeper.state.plans.queries import filenames_for, plan_leaf_queries
 from sleeper.state.table_state import TableState
 from sleeper.tables.open_table import OpenTable
-from sleeper.tables.query import query_key, query_keys, query_regions
+from sleeper.tables.read_rows import query_key, query_keys, query_regions
 
 if TYPE_CHECKING:  # an extra, and slow to import
     import polars as pl

@@ -10,7 +10,7 @@ from sleeper.engine.read_leaves import open_table_reader
 from sleeper.model.files import key_from_text
 from sleeper.model.processing import Processing
 from sleeper.model.ranges import whole_region
-from sleeper.tables.query import query_key, query_keys, query_regions
+from sleeper.tables.read_rows import query_key, query_keys, query_regions
 from tests.unit.tables.small_tables import PAIRS, small_table, store_of
 
 ROWS = [(7, "x"), (-1, "y"), (3, "z")]

@@ -68,7 +68,7 @@ BUGS = (
     Bug(
         name="leaves-one-by-one",
         breaks="Keys in many leaves of a bucket are looked up leaf by leaf.",
-        module="tables/query.py",
+        module="tables/read_rows.py",
         right="while len(waiting) > 1 and _is_enough(waiting):",
         wrong="while len(waiting) > 1:",
         tests=("tests/requests/test_requests.py",),

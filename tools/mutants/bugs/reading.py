@@ -25,7 +25,7 @@ BUGS = (
     Bug(
         name="columns-named-and-not-moved",
         breaks="The values of one column come under the name of another.",
-        module="tables/query.py",
+        module="tables/read_rows.py",
         right="return table if self.columns == self.read_columns else table.select(self.columns)",
         wrong="return table.rename_columns(self.columns)",
         tests=COLUMN_ORDER,
@@ -178,7 +178,7 @@ BUGS = (
     Bug(
         name="first-file-only",
         breaks="A look-up stops at the first file.",
-        module="tables/query.py",
+        module="tables/read_rows.py",
         right="look_up(leaf.filenames, keys, ",
         wrong="look_up(leaf.filenames[:1], keys, ",
         tests=ANY_ORDER,

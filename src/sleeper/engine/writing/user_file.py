@@ -23,11 +23,12 @@ from sleeper.engine.arrow_schema import columns_with_statistics
 from sleeper.engine.panics import translated_panics
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.regions import row_groups
-from sleeper.engine.writing.data_file import ByteStream
 from sleeper.errors import AlreadyExists, QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from sleeper.engine.writing.data_file import ByteStream
 
 
 # ---------------------------------------------------------------- unfinished file

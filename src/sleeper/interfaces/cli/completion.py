@@ -15,7 +15,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from sleeper.interfaces.connection import connect
-from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 from sleeper.model.known_properties.kinds import Property
 
 _WAIT_S: Final = 2.0
@@ -33,17 +32,23 @@ def complete_tables(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 def complete_table_settings(ctx: click.Context, _: click.Parameter, incomplete: str) -> Items:
     """Return the properties of tables whose names begin so, each with `=`."""
-    return _settings(TABLE_PROPERTIES, incomplete)
+    from sleeper.model.known_properties import catalogue
+
+    return _settings(catalogue.TABLE_PROPERTIES, incomplete)
 
 
 def complete_instance_settings(ctx: click.Context, _: click.Parameter, incomplete: str) -> Items:
     """Return the properties of an instance whose names begin so, each with `=`."""
-    return _settings(INSTANCE_PROPERTIES, incomplete)
+    from sleeper.model.known_properties import catalogue
+
+    return _settings(catalogue.INSTANCE_PROPERTIES, incomplete)
 
 
 def complete_instance_properties(ctx: click.Context, _: click.Parameter, incomplete: str) -> Items:
     """Return the properties of an instance whose names begin so."""
-    return _named(INSTANCE_PROPERTIES, incomplete, "")
+    from sleeper.model.known_properties import catalogue
+
+    return _named(catalogue.INSTANCE_PROPERTIES, incomplete, "")
 
 
 def _settings(known: Iterable[Property], incomplete: str) -> Items:

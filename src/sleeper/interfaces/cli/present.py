@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
@@ -20,8 +20,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from sleeper.interfaces.cli.stderr import visible
-from sleeper.state.plans.claims import HeldClaim
-from sleeper.tables.bulk_import import BulkImportResult
+
+if TYPE_CHECKING:  # a command that prints rows loads no writer
+    from sleeper.state.plans.claims import HeldClaim
+    from sleeper.tables.bulk_import import BulkImportResult
 
 # Control characters that JSON does not escape, and those that change the text direction.
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
