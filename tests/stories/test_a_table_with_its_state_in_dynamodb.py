@@ -114,7 +114,7 @@ def test_what_a_commit_cannot_hold_is_refused_with_what_to_do(instance):
     narrow = instance.create_table(
         "narrow", SCHEMA, row_keys=["n"], split_points=[*range(1, 50)], properties=properties
     )
-    with pytest.raises(CommitTooLarge, match="a file for each leaf that gets rows"):
+    with pytest.raises(CommitTooLarge, match="a file for each leaf that gets many rows"):
         narrow.ingest(rows(*range(50)))
     narrow.ingest(rows(*range(40)), job_id="some")
     narrow.ingest(rows(*range(40, 50)), job_id="others")
@@ -123,6 +123,30 @@ def test_what_a_commit_cannot_hold_is_refused_with_what_to_do(instance):
 
     assert [each.name for each in instance.tables()] == ["narrow", "numbers"]
     assert keys_of(narrow) == [*range(50)]
+
+
+def test_few_rows_of_many_leaves_are_committed_as_one_file(instance):
+    """Rows of 97 leaves in a file that they share are 97 references, a file and a job: 99 items.
+
+    Given a table of 120 leaves, which only a state store without limit can create, then an ingest
+    into 97 of them is committed, and one into 98 is refused whole.
+    """
+    properties = {
+        "sleeper.table.ingest.file.writing.strategy": "one_reference_per_leaf",
+        "sleeper.table.statestore.classname": "TransactionLogStateStore",
+    }
+    table = instance.create_table(
+        "many", SCHEMA, row_keys=["n"], split_points=[*range(1, 120)], properties=properties
+    )
+    table.ingest(rows(*range(60)), job_id="before the move")
+    table.migrate_state("DynamoDBStateStore")
+
+    table.ingest(rows(*range(97)), job_id="fits")
+    with pytest.raises(CommitTooLarge, match="shared file .* a reference for each leaf"):
+        table.ingest(rows(*range(98)), job_id="does not fit")
+
+    assert sorted(keys_of(table)) == sorted([*range(60), *range(97)])
+    assert len({each.filename for each in table.state().references()}) == 2
 
 
 def test_older_versions_are_not_kept(instance):

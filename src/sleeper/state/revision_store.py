@@ -33,7 +33,10 @@ from sleeper.state.value_json import time_from_json, time_to_json
 _FEWER_FILES = "Commit fewer files at a time"
 _FEWER_LEAVES = "Split the table into fewer leaves at a time"
 _ADVICE: Final[Mapping[type[Transaction], str]] = {
-    AddFiles: "Add fewer files at a time: an ingest writes a file for each leaf that gets rows",
+    AddFiles: (
+        "Add rows of fewer leaves at a time: an ingest writes a file for each leaf that gets many "
+        "rows, or one shared file for few rows, with a reference for each leaf"
+    ),
     ClearFiles: "Delete the table and create it again",
     ExtendPartitionTree: _FEWER_LEAVES,
     InitialisePartitions: _FEWER_LEAVES,
