@@ -142,7 +142,7 @@ def test_few_rows_of_many_leaves_are_committed_as_one_file(instance):
     table.migrate_state("DynamoDBStateStore")
 
     table.ingest(rows(*range(97)), job_id="fits")
-    with pytest.raises(CommitTooLarge, match="shared file .* a reference for each leaf"):
+    with pytest.raises(CommitTooLarge, match=r"shared file .* a reference for each leaf"):
         table.ingest(rows(*range(98)), job_id="does not fit")
 
     assert sorted(keys_of(table)) == sorted([*range(60), *range(97)])

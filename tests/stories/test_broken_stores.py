@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.errors import CommitContended, CommitOverwritten, SleeperError, StorageReadOnly
+from sleeper.errors import (
+    CommitContended,
+    CommitOverwritten,
+    CommitUnknown,
+    SleeperError,
+    StorageFailed,
+    StorageReadOnly,
+)
 from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 from tests.soak import tries
@@ -119,6 +126,45 @@ def test_a_new_process_does_not_commit_there(s3_server, url, proxy, condition, m
 
         assert table.query().to_arrow().num_rows == 0
     assert opened.keys() <= {"GET", "LIST"}
+
+
+def test_a_store_that_cannot_be_tried_is_told_before_data_is_written(
+    s3_server, url, proxy, monkeypatch
+):
+    """
+    Given connections that all break while the first writer of a process tries the condition, then
+    nothing was written, which is said: no file, no entry, and nothing whose outcome is unknown.
+    """
+    make_table(url)
+    with fault_proxy(s3_server.endpoint) as broken:
+        broken.inject("reset before", methods=("PUT",), path_holds="condition-checks/")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", broken.endpoint)
+        table = sleeper.connect(url).table("t")
+
+        with pytest.raises(StorageFailed, match="could not be tried") as told:
+            table.ingest(rows_of("job"), job_id="job")
+
+        assert not isinstance(told.value, CommitUnknown)
+        written = [path for method, path in broken.seen.requests if method in ("PUT", "POST")]
+        assert written
+        assert all("condition-checks" in path or "?delete" in path for path in written)
+        broken.clear()
+        assert not table.ingest(rows_of("job"), job_id="job").already_committed
+
+
+def test_a_store_whose_connections_break_for_a_while_is_tried_again(
+    s3_server, url, proxy, monkeypatch
+):
+    """Given that the first seven conditional writes of a process break, then its job succeeds."""
+    make_table(url)
+    with fault_proxy(s3_server.endpoint) as broken:
+        broken.inject("reset mid", times=7, methods=("PUT",), path_holds="condition-checks/")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", broken.endpoint)
+
+        sleeper.connect(url).table("t").ingest(rows_of("other"))
+
+        assert broken.seen.injected["reset mid"] == 7
+        assert sleeper.connect(url).table("t").count() == ROWS
 
 
 @pytest.mark.soak

@@ -129,6 +129,25 @@ def test_an_unknown_name_is_stored_with_a_warning(instance, tmp_path, caplog):
     assert instance.table("t").properties.text(UNKNOWN) == "red"
 
 
+def test_compaction_that_never_merges_is_told_where_it_is_set(instance, tmp_path, caplog):
+    """
+    Given a batch of three files, which cannot meet the default size ratio of 3
+    When it is set for a table, a new table or an instance
+    Then each time a warning says so, and what to set
+    """
+    batch = "table.compaction.files.batch.size"
+    table = made(instance, {})
+    table.set_properties({f"sleeper.{batch}": 3})
+    table.set_properties({f"sleeper.{batch}": 4})
+    other = create_instance(tmp_path / "other", {f"sleeper.default.{batch}": 2})
+    other.set_properties({f"sleeper.default.{batch}": 12})
+    made(other, {f"sleeper.{batch}": 1})
+
+    warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    ends = [text.partition(".")[0].rpartition("and ")[2] for text in warned]
+    assert ends == ["may have 3", "may have 2", "may have 1"]
+
+
 def test_mistakes_in_a_file_that_was_edited_by_hand_are_logged(tmp_path, caplog):
     """
     Given an instance whose properties file has a misspelt name and a wrong value

@@ -152,3 +152,27 @@ def test_an_instance_is_not_made_inside_another(tmp_path):
 
     assert [path.name for path in Path(outer.url).glob("[!.]*")] == ["instance.properties"]
     assert sleeper.connect(tmp_path / "outer", create=True).instance_id == outer.instance_id
+
+
+@pytest.mark.parametrize("workers", [-1, 0, -7, 2.0, True, "3", None])
+def test_a_compaction_has_a_whole_number_of_workers(table, workers):
+    """Anything else is refused before files are claimed; 0 and less were taken for 1."""
+    table.ingest(ROWS)
+
+    with pytest.raises(BadRequest, match=f"workers={workers!r} must be a whole number"):
+        table.compact(all_files=True, workers=workers)
+
+    assert table.claims() == ()
+    assert len(table.state().references()) == 2
+
+
+@pytest.mark.parametrize("url", ["az://box/trades", "abfss://box@account/a", "WASBS://box@a/b"])
+def test_azure_is_said_to_be_unknown(table, url):
+    """As the place of an instance, and as input; the message names the stores that are known."""
+    for verb in (sleeper.connect, table.ingest):
+        with pytest.raises(UrlInvalid, match=r"gs://bucket/folder.* Azure's storage is not suppor"):
+            verb(url)
+
+    with pytest.raises(UrlInvalid) as other:
+        sleeper.connect("ftp://host/folder")
+    assert "Azure" not in str(other.value)

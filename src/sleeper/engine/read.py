@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from errno import ENOSPC
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
+from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Lock
 from typing import Any, Final
 
@@ -38,7 +37,8 @@ from sleeper.engine.scan.session import (
     resource_error,
     translate_read_errors,
 )
-from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFull
+from sleeper.engine.temp_folder import temp_file_failures, temp_folder
+from sleeper.errors import QueryInvalid, SleeperError
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
@@ -48,6 +48,7 @@ FAN_IN_MAX: Final = 100
 
 _TEMPORARY_ROW_GROUP_ROWS: Final = 32_768
 _PREFIX: Final = "sleeper-merge-"
+_SPACE: Final = "merges of very many files keep rows there; compact the table"
 _DESCRIPTORS: Final = Path("/proc/self/fd")  # an open file has a path here, on Linux
 
 
@@ -185,10 +186,11 @@ class Scanner:
         needed = {*self._schema.key_names, *names}
         arrow_schema = pa.schema([field for field in self._arrow_schema if field.name in needed])
         round_count = -(-len(slices) // self._fan_in_max)
-        with _between_rounds(self._temp_folder, round_count) as between:
+        folder = temp_folder(self._temp_folder)
+        with _between_rounds(folder, round_count) as between:
             for number, path in enumerate(between):
                 batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
-                _write_temporary(batches, arrow_schema, path, self._temp_folder)
+                _write_temporary(batches, arrow_schema, path, folder)
             session = self._open_session()  # another merge may have had files of the same paths
             frames = [session.open(str(path), arrow_schema) for path in between]
             yield from translate_read_errors(
@@ -251,17 +253,18 @@ class Scanner:
 
 
 @contextmanager
-def _between_rounds(folder: Path | None, count: int) -> Iterator[list[Path]]:
+def _between_rounds(folder: Path, count: int) -> Iterator[list[Path]]:
     """Give paths of temp files, which are gone when the process ends, in whatever way.
 
     On Linux they have no names in the folder. Elsewhere a killed process leaves them.
     """
     with ExitStack() as opened:
         if _DESCRIPTORS.is_dir():
-            files = [
-                opened.enter_context(TemporaryFile(prefix=_PREFIX, dir=folder, buffering=0))
-                for _ in range(count)
-            ]
+            with temp_file_failures(folder, _SPACE):
+                files = [
+                    opened.enter_context(TemporaryFile(prefix=_PREFIX, dir=folder, buffering=0))
+                    for _ in range(count)
+                ]
             yield [_DESCRIPTORS / str(file.fileno()) for file in files]
         else:
             named = Path(opened.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=folder)))
@@ -269,18 +272,14 @@ def _between_rounds(folder: Path | None, count: int) -> Iterator[list[Path]]:
 
 
 def _write_temporary(
-    batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema, path: Path, folder: Path | None
+    batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema, path: Path, folder: Path
 ) -> None:
     """Write a sorted temp file that is read once: small row groups, fast compression."""
-    try:
-        with pq.ParquetWriter(
+    with (
+        temp_file_failures(folder, _SPACE),
+        pq.ParquetWriter(
             path, arrow_schema, compression="lz4", use_dictionary=False, write_statistics=False
-        ) as file:
-            for group in row_groups(batches, _TEMPORARY_ROW_GROUP_ROWS):
-                file.write_table(group)
-    except OSError as error:
-        kind = StorageFull if error.errno == ENOSPC else StorageFailed
-        raise kind(
-            f"cannot write a temp file of a merge in {folder or gettempdir()}: {error}. "
-            "Compact the table, or use a temp folder with more space."
-        ) from error
+        ) as file,
+    ):
+        for group in row_groups(batches, _TEMPORARY_ROW_GROUP_ROWS):
+            file.write_table(group)

@@ -90,7 +90,7 @@ def _pause(attempt: int) -> None:
 
 _CLOCK = Clock(now=_now, ticks_s=time.monotonic, sleep=time.sleep, back_off=_pause)
 
-_make = partial(make_instance, now=_now, sleep=time.sleep, pause=_pause, new_id=_new_id)
+_make = partial(make_instance, clock=_CLOCK, new_id=_new_id)
 
 
 def connect(

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from sleeper.errors import (
@@ -36,6 +35,7 @@ from sleeper.model.formats.properties_file import (
     write_properties,
 )
 from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.commit import CommitWording, NextEntry, append_entry
@@ -136,7 +136,7 @@ class StoredProperties:
             self._log_change(before, values)
         from sleeper.model.known_properties import catalogue
 
-        for warning in catalogue.instance_property_warnings(texts):
+        for warning in catalogue.instance_property_warnings(texts, values):
             _log.warning("%s", warning)
         return values
 
@@ -219,9 +219,7 @@ def make_instance(
     place: Place,
     properties: Mapping[str, PropertyValue | None],
     *,
-    now: Callable[[], datetime],
-    sleep: Callable[[float], None],
-    pause: Callable[[int], None],
+    clock: Clock,
     new_id: NewId,
 ) -> dict[str, str] | None:
     """Store a new instance's properties; return them, or None if there is an instance already.
@@ -231,9 +229,7 @@ def make_instance(
     Args:
         place: Where.
         properties: What is set; the id is the folder's name, if it is not set.
-        now: The clock (aware, UTC).
-        sleep: Waits for so many seconds.
-        pause: Waits before another attempt, with jitter, given how many there were.
+        clock: Says the time, and waits.
         new_id: Makes unique names of objects that test a bucket, and other ids.
 
     Raises:
@@ -251,7 +247,7 @@ def make_instance(
     if place.has_resources and properties_at(place) is not None:
         return None
     values = _new_values(fixed, properties)
-    values |= place.make(values, now=now, sleep=sleep, pause=pause, new_id=new_id)
+    values |= place.make(values, clock=clock, new_id=new_id)
     return values if StoredProperties(place.objects, place.url).create(values) else None
 
 
@@ -268,7 +264,7 @@ def _new_values(
     from sleeper.model.known_properties import catalogue
 
     catalogue.validate_instance_properties(values, given=set_now)
-    for warning in catalogue.instance_property_warnings(set_now):
+    for warning in catalogue.instance_property_warnings(set_now, values):
         _log.warning("%s", warning)
     return values
 

@@ -23,6 +23,9 @@ _SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """Schemes of URLs, and the scheme that each one means: Hadoop has two other names for S3."""
 
 
+_AZURE = frozenset({"az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs"})
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectStoreSettings:
     """How to connect to object stores. Contains no secret, so it may be pickled and logged.
@@ -121,6 +124,16 @@ def is_bucket_url(url: str) -> bool:
     return bool(separator) and scheme.lower() in _SCHEMES
 
 
+def unknown_store(url: str) -> str:
+    """Return the end of a sentence about a kind of object store that is not known; "" if it is.
+
+    >>> unknown_store("abfss://rows@account/trades")
+    ". Azure's storage is not supported: copy the files to one of these"
+    """
+    is_azure = url.partition("://")[0].lower() in _AZURE and "://" in url
+    return ". Azure's storage is not supported: copy the files to one of these" if is_azure else ""
+
+
 def without_credentials(url: str) -> str:
     """Return `url` for messages: without a user name and a password before the host."""
     return re.sub(r"//[^/@\s]*@", "//", url)
@@ -139,7 +152,10 @@ def split_url(url: str) -> tuple[Bucket, str]:
     name, _, key = rest.partition("/")
     if not is_bucket_url(url) or not name:
         shown = without_credentials(url)
-        raise UrlInvalid(f"{shown!r} does not name a bucket; write s3://bucket/folder")
+        raise UrlInvalid(
+            f"{shown!r} does not name a bucket: write s3://bucket/folder, or gs://bucket/folder "
+            f"for Google's storage{unknown_store(url)}"
+        )
     if "@" in name:
         raise UrlInvalid(
             f"{without_credentials(url)!r} was given with a user name or password before the "

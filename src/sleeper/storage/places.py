@@ -27,8 +27,10 @@ from sleeper.model.object_stores import (
     ObjectStoreSettings,
     is_bucket_url,
     split_url,
+    unknown_store,
     without_credentials,
 )
+from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Belonging, InputStore, Objects
 from sleeper.ports.table_index import TableIndex
@@ -117,18 +119,14 @@ class Place:
         self,
         values: Mapping[str, str],
         *,
-        now: Callable[[], datetime],
-        sleep: Callable[[float], None],
-        pause: Callable[[int], None],
+        clock: Clock,
         new_id: NewId,
     ) -> dict[str, str]:
         """Make what a new instance needs before its properties are stored; return further ones.
 
         Args:
             values: Its properties.
-            now: The clock (aware, UTC).
-            sleep: Waits for so many seconds.
-            pause: Waits before another attempt, with jitter, given how many there were.
+            clock: Says the time, and waits.
             new_id: Makes unique names of objects that test a bucket, and other ids.
 
         Raises:
@@ -214,12 +212,13 @@ class Place:
         """Begin to read a table index in a bucket, before its instance is known; None elsewhere."""
         return None
 
-    def commit_checks(self, read_back: str, new_id: NewId) -> CommitChecks:
+    def commit_checks(self, read_back: str, new_id: NewId, clock: Clock) -> CommitChecks:
         """Return the checks for commits to the objects.
 
         Args:
             read_back: The property `sleeper.statestore.commit.read.back`: auto, always or never.
             new_id: Makes a unique id for scratch objects.
+            clock: Says how long requests were tried, and waits between them.
         """
         return CommitChecks(read_back=read_back == "always")
 
@@ -414,11 +413,11 @@ class BucketPlace(Place):
                     return bucket.named(parent_key).rstrip("/")
         return None
 
-    def make(self, values: Mapping[str, str], *, new_id: NewId, **_: object) -> dict[str, str]:
+    def make(self, values: Mapping[str, str], *, clock: Clock, new_id: NewId) -> dict[str, str]:
         """Check that the server creates an object only if it is absent."""
         from sleeper.storage.objectstore.conditions import check_conditions
 
-        check_conditions(self.objects, new_id)
+        check_conditions(self.objects, new_id, clock)
         return {}
 
     def check_properties(self, values: Mapping[str, str]) -> None:
@@ -435,9 +434,9 @@ class BucketPlace(Place):
         """Begin at once."""
         return begin_index(self.objects)
 
-    def commit_checks(self, read_back: str, new_id: NewId) -> CommitChecks:
+    def commit_checks(self, read_back: str, new_id: NewId, clock: Clock) -> CommitChecks:
         """Trust Amazon; of another server, try the conditions and read entries back."""
-        return _bucket_checks(self.objects, read_back, new_id)
+        return _bucket_checks(self.objects, read_back, new_id, clock)
 
     @property
     def _jobs_file(self) -> Path:
@@ -494,9 +493,7 @@ class AwsPlace(Place):
         self,
         values: Mapping[str, str],
         *,
-        now: Callable[[], datetime],
-        sleep: Callable[[float], None],
-        pause: Callable[[int], None],
+        clock: Clock,
         new_id: NewId,
     ) -> dict[str, str]:
         """Make all resources that are missing, and check the bucket of tables."""
@@ -507,8 +504,10 @@ class AwsPlace(Place):
 
         known = InstanceProperties(values)
         settings = {name: queue_settings(known, name) for name in QueueName}
-        made = self.deployment.make(settings, now=now, sleep=sleep, pause=pause, new_id=new_id)
-        check_conditions(self.bucket, new_id)
+        made = self.deployment.make(
+            settings, now=clock.now, sleep=clock.sleep, pause=clock.back_off, new_id=new_id
+        )
+        check_conditions(self.bucket, new_id, clock)
         return made
 
     def check_properties(self, values: Mapping[str, str]) -> None:
@@ -536,9 +535,9 @@ class AwsPlace(Place):
         tables = instance_tables(instance_id, self.stores.region, pause=pause, new_id=new_id)
         return DynamoTableIndex(tables, self.objects, pause=pause)
 
-    def commit_checks(self, read_back: str, new_id: NewId) -> CommitChecks:
+    def commit_checks(self, read_back: str, new_id: NewId, clock: Clock) -> CommitChecks:
         """Treat the bucket of tables as any bucket."""
-        return _bucket_checks(self.bucket, read_back, new_id)
+        return _bucket_checks(self.bucket, read_back, new_id, clock)
 
     def jobs_url(self, url: str | None) -> str | None:
         """Return `sqs`, unless a property names something else."""
@@ -558,13 +557,15 @@ class AwsPlace(Place):
         return self.deployment.belongings(pause=pause)
 
 
-def _bucket_checks(bucket: BucketObjects, read_back: str, new_id: NewId) -> CommitChecks:
+def _bucket_checks(
+    bucket: BucketObjects, read_back: str, new_id: NewId, clock: Clock
+) -> CommitChecks:
     if bucket.client.is_amazon:
         return CommitChecks(read_back=read_back == "always")
     from sleeper.storage.objectstore import conditions
 
     return CommitChecks(
-        before_append=partial(conditions.check_conditions_once, bucket, new_id),
+        before_commit=partial(conditions.check_conditions_once, bucket, new_id, clock),
         read_back=read_back != "never",
     )
 
@@ -614,7 +615,8 @@ def place_of(
         )
     raise UrlInvalid(
         f"cannot open {without_credentials(text)!r}: an instance is a folder, file:// and a path, "
-        "s3://bucket/folder, aws:// and an id, or memory://"
+        "s3://bucket/folder, gs://bucket/folder, aws:// and an id, or "
+        f"memory://{unknown_store(text)}"
     )
 
 

@@ -23,6 +23,8 @@ from sleeper.errors import (
     InstanceLost,
     InstanceReplaced,
     StorageFailed,
+    StorageFull,
+    StorageReadOnly,
 )
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import check_instance_id
@@ -60,8 +62,11 @@ class ObjectTransactionLog:
         key = self.key(number)
         try:
             appended = self.objects.create(key, body) or self.objects.read(key) == body
+        except (InstanceLost, StorageFull, StorageReadOnly):
+            raise  # it was refused
         except StorageFailed as error:
-            logger.warning("it is unknown whether %s was appended: %s", key, error)
+            first = str(error).partition(". ")[0]
+            logger.warning("it is unknown whether %s was appended: %.150s", key, first)
             raise
         if not appended:
             logger.info("%s was taken by another writer; the commit is retried", key)
@@ -136,11 +141,12 @@ class CommitChecks:
     """The checks on a store that is not trusted.
 
     Attributes:
-        before_append: Called before each append; raises an error if the store must not be used.
+        before_commit: Called before each commit, and before files are written for one; raises an
+            error if the store must not be used. Nothing is written then.
         read_back: Whether each entry is read again, after it was appended and at the next read.
     """
 
-    before_append: Callable[[], None] = _trust
+    before_commit: Callable[[], None] = _trust
     read_back: bool = False
 
 
@@ -190,7 +196,6 @@ class CheckedTransactionLog(LogAround):
         Raises:
             CommitOverwritten: the entry is not what was appended, or the one before was replaced.
         """
-        self._checks.before_append()
         if not self._checks.read_back:
             return self._log.append(number, body)
         self._confirm(number - 1)
@@ -199,6 +204,14 @@ class CheckedTransactionLog(LogAround):
         self._last = _Entry(number, _digest(body))
         self._compare(self._last)
         return True
+
+    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
+        """Check the store, then hold the log's advisory lock among writers.
+
+        Whoever begins a commit takes the lock first, so an error here is one before any entry.
+        """
+        self._checks.before_commit()
+        return self._log.writer_lock(meanwhile)
 
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Read entries until there is none; first read the last known one again, once.

@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from sleeper.engine.inputs.input_files import InputFiles
 from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows, samples_by_leaf
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
+from sleeper.engine.temp_folder import temp_file_failures, temp_folder
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.html.values import NotebookHtml
@@ -240,12 +240,14 @@ def _title(table: OpenTable, request: _Request) -> str:
 
 
 def _choose(table: OpenTable, request: _Request, kind: InputKind, input_bytes: int) -> EngineChoice:
-    temp_folder = table.context.temp_folder or Path(tempfile.gettempdir())
+    folder = temp_folder(table.context.temp_folder)
+    with temp_file_failures(folder, "an import by this machine sorts there"):
+        free_bytes = shutil.disk_usage(folder).free
     return choose_engine(
         request.engine,
         kind,
         input_bytes=input_bytes,
-        free_bytes=shutil.disk_usage(temp_folder).free,
+        free_bytes=free_bytes,
         spark_given=request.spark is not None or request.master is not None,
         spark_installed=find_spec("pyspark") is not None,
     )

@@ -17,7 +17,7 @@ from sleeper.model.known_properties.catalogue import (
     validate_table_properties,
 )
 from sleeper.model.known_properties.given import PropertyValue, property_texts
-from sleeper.model.known_properties.typed import TableProperties
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, StateMove, TableRecord, checked_table_name
 from sleeper.ports.table_index import TableIndex
@@ -52,8 +52,15 @@ def set_table_properties(
     changes: Mapping[str, PropertyValue | None],
     *,
     index: TableIndex,
+    instance: InstanceProperties | None = None,
 ) -> TableRecord:
     """Set properties by full name; None resets a value to its default.
+
+    Args:
+        table_id: The table.
+        changes: Values are str, int or bool.
+        index: The table index.
+        instance: The instance's properties, with defaults for tables; for warnings alone.
 
     Raises:
         PropertiesInvalid: a name or value is not allowed, or a property is not editable; lists
@@ -71,7 +78,8 @@ def set_table_properties(
         return TableRecord.of(after)
 
     changed = _change(table_id, change, index)
-    for warning in table_property_warnings(texts):
+    in_force = TableProperties(changed.all_properties(), instance or InstanceProperties())
+    for warning in table_property_warnings(texts, in_force):
         _log.warning("%s", warning)
     return changed
 

@@ -192,6 +192,8 @@ def _runner(
     watch: CompactionWatch | None,
 ) -> tuple[Callable[[], TableReader], Runner, int]:
     """Return a function that opens the table where jobs run, the runner, and how many it takes."""
+    if type(workers) is not int or workers < 1:
+        raise BadRequest(f"workers={workers!r} must be a whole number of processes, 1 or more")
     if watch is not None and (workers != 1 or spark is not None):
         raise BadRequest("watch= follows jobs of this process: leave out workers= and spark=")
     if spark is None:

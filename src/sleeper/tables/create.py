@@ -100,9 +100,9 @@ def _new_record(
     _check_agreement(set_now, name, schema)
     values = {**set_now, **fixed}
     validate_table_properties(values, schema, given=set_now)
-    for warning in table_property_warnings(set_now):
-        _log.warning("%s", warning)
     chosen = TableProperties(values, instance)
+    for warning in table_property_warnings(set_now, chosen):
+        _log.warning("%s", warning)
     if chosen.statestore.class_name != chosen.state_store:
         values[STATE_STORE] = chosen.statestore.class_name
     return TableRecord.of(values)

@@ -82,7 +82,9 @@ class InstanceContext:
             ahead_max=timedelta(minutes=properties.clocks.skew_max_minutes),
         ).time
         self.opened = OpenedInstance(place.objects, place.url, properties.id)
-        self.commit_checks = place.commit_checks(properties.commits.read_back, self.new_id)
+        self.commit_checks = place.commit_checks(
+            properties.commits.read_back, self.new_id, self.clock
+        )
         index = place.table_index(
             properties.id,
             new_id=self.new_id,

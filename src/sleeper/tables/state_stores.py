@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -199,8 +200,20 @@ def _log_in_objects(place: _Place) -> StateStore:
     is_remote = place.files.is_remote
     # A store that is not trusted might lose an entry to another one: its log alone decides.
     snapshots = ObjectSnapshotStore(place.files, keeps_newest=is_remote and not checks.read_back)
+
+    def time_for_writers() -> datetime:
+        """Check the store where a writer begins: not after hours, when it commits its files."""
+        checks.before_commit()
+        return place.context.storage_time()
+
     return _store_on_log(
-        place, log, snapshots, SnapshotRule(), is_remote=is_remote, is_log_in_objects=True
+        place,
+        log,
+        snapshots,
+        SnapshotRule(),
+        storage_time=time_for_writers,
+        is_remote=is_remote,
+        is_log_in_objects=True,
     )
 
 
@@ -233,6 +246,7 @@ def _store_on_log(
     snapshots: SnapshotStore,
     rule: SnapshotRule,
     *,
+    storage_time: Callable[[], datetime] | None = None,
     is_remote: bool = False,
     is_log_in_objects: bool = False,
 ) -> StateStore:
@@ -262,7 +276,7 @@ def _store_on_log(
         place.schema,
         snapshot_rule=rule,
         now=context.clock.now,
-        storage_time=context.storage_time,
+        storage_time=storage_time or context.storage_time,
         ticks_s=context.clock.ticks_s,
         new_id=context.new_id,
         pause=context.clock.back_off,

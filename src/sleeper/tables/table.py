@@ -690,7 +690,12 @@ class Table(TableHandle, WholeTable):
         """
         from sleeper.tables.change import set_table_properties
 
-        self._adopt(set_table_properties(self.table_id, changes, index=self._context.index))
+        context = self._context
+        self._adopt(
+            set_table_properties(
+                self.table_id, changes, index=context.index, instance=context.properties
+            )
+        )
 
     def reinitialise(self, split_points: Sequence[Any] | None = None) -> int:
         """Remove all rows, and return the new transaction number (rule TBL-5).

@@ -14,6 +14,7 @@ from sleeper.model.known_properties.catalogue import (
     validate_table_properties,
 )
 from sleeper.model.known_properties.given import property_texts
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.schema import Field, Primitive, Schema
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.STRING)], values=[Field("n", Primitive.LONG)])
@@ -157,6 +158,53 @@ class TestNamesOfAnotherPlace:
         assert refused_by_an_instance("sleeper.table.filters") == (
             "sleeper.table.filters is a property of a table, not of the instance."
         )
+
+
+class TestCompactionThatNeverMerges:
+    """A job of few files cannot meet a large size ratio."""
+
+    BATCH = "sleeper.table.compaction.files.batch.size"
+    RATIO = "sleeper.table.compaction.strategy.sizeratio.ratio"
+
+    @pytest.mark.parametrize(
+        ("batch", "ratio", "needed"), [("3", "3", 4), ("4", "6", 7), ("1", "1", 2)]
+    )
+    def test_has_a_warning_where_it_is_set(self, batch, ratio, needed):
+        """For a table, and for the instance's defaults of all tables; both properties are named."""
+        own = {self.BATCH: batch, self.RATIO: ratio}
+        shared = {name.replace("sleeper.", "sleeper.default."): own[name] for name in own}
+
+        (warning,) = table_property_warnings(own, TableProperties(own))
+        assert instance_property_warnings(shared, shared) == [warning]
+        assert f"a job needs at least {needed} files with a size ratio of {ratio}" in warning
+        assert self.BATCH in warning
+        assert self.RATIO in warning
+
+    def test_is_judged_by_all_that_is_in_force(self):
+        """A batch of a table beside the ratio of its instance; and a batch beside the default."""
+        instance = InstanceProperties({self.RATIO.replace("sleeper.", "sleeper.default."): "5"})
+        given = {self.BATCH: "5"}
+
+        assert table_property_warnings(given, TableProperties(given)) == []
+        assert len(table_property_warnings(given, TableProperties(given, instance))) == 1
+
+    def test_is_not_told_when_something_else_is_set(self):
+        """Whoever set it was warned."""
+        stored = {self.BATCH: "2", "sleeper.table.gc.delay.minutes": "5"}
+
+        given = {"sleeper.table.gc.delay.minutes": "5"}
+        assert table_property_warnings(given, TableProperties(stored)) == []
+
+    def test_is_not_told_of_the_basic_strategy(self):
+        """It merges full batches, of whatever sizes."""
+        own = {
+            self.BATCH: "2",
+            "sleeper.table.compaction.strategy.class": "BasicCompactionStrategy",
+        }
+        single = {**own, self.BATCH: "1"}
+
+        assert table_property_warnings(own, TableProperties(own)) == []
+        assert len(table_property_warnings(single, TableProperties(single))) == 1
 
 
 class TestUnknownNames:

@@ -128,14 +128,14 @@ def test_a_read_back_that_fails_is_an_append_without_an_answer(objects, log):
 
 
 def test_a_store_that_is_refused_is_not_written_to(objects):
-    """The check before the first append raises, and no entry is made."""
+    """The check before a commit raises when it begins, so that its entry is not sent."""
 
     def refuse():
         raise StorageReadOnly("the server failed a check")
 
-    log = open_log(objects, PREFIX, CommitChecks(before_append=refuse))
+    log = open_log(objects, PREFIX, CommitChecks(before_commit=refuse))
 
-    with pytest.raises(StorageReadOnly):
+    with pytest.raises(StorageReadOnly), log.writer_lock(lambda: None):
         log.append(1, b"ours")
     assert objects.read(KEY.format(1)) is None
 

@@ -7,7 +7,14 @@ from itertools import count
 
 import pytest
 
-from sleeper.errors import CommitContended, CommitUnknown, StorageFailed, StorageFull
+from sleeper.errors import (
+    CommitContended,
+    CommitUnknown,
+    InstanceGone,
+    StorageFailed,
+    StorageFull,
+    StorageReadOnly,
+)
 from sleeper.model.tables import TableRecord
 from sleeper.state.table_index import ATTEMPTS
 from sleeper.storage.memory import MemoryObjects
@@ -109,6 +116,34 @@ class TestTransactionLog:
         lost, taken = [record.getMessage() for record in caplog.records]
         assert lost.startswith(f"it is unknown whether {log.key(1)} was appended")
         assert taken.startswith(f"{log.key(1)} was taken by another writer")
+
+    @pytest.mark.parametrize("refusal", [StorageFull, StorageReadOnly, InstanceGone])
+    def test_what_was_refused_is_not_said_to_be_unknown(self, objects, caplog, refusal):
+        """A full disk took nothing. Whoever appends gets the error, and the log has no line."""
+        log = ObjectTransactionLog(objects)
+
+        def refuse(key, body):
+            raise refusal(f"{key} was not written")
+
+        objects.create = refuse
+        with pytest.raises(refusal):
+            log.append(1, b"mine")
+
+        assert caplog.records == []
+
+    def test_the_line_of_a_lost_reply_is_short(self, objects, caplog):
+        """The error has all that is known, and what to do; the log has what happened."""
+        log = ObjectTransactionLog(objects)
+
+        def lose(key, body):
+            raise StorageFailed(f"cannot write {key}: {'debug output ' * 90}. Check the server.")
+
+        objects.create = lose
+        with pytest.raises(StorageFailed, match="Check the server"):
+            log.append(1, b"mine")
+
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert len(line) < 300
 
 
 class TestSnapshotStore:

@@ -11,7 +11,9 @@ from sleeper.errors import InstanceGone, PropertiesInvalid, UrlInvalid
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.storage.places import BucketPlace, FolderPlace, MemoryPlace, Place, place_of
 from sleeper.storage.transaction_log import NO_CHECKS, CommitChecks
+from tests.unit.workers.clocks import clock_of
 
+CLOCK = clock_of(lambda: 0.0)
 SERVER = ObjectStoreSettings(endpoint="http://127.0.0.1:9", region="eu-west-1")
 
 
@@ -77,7 +79,7 @@ def test_a_folder_inside_an_instance_names_it(tmp_path):
 @pytest.mark.parametrize("url", ["folder", "memory://"])
 def test_a_folder_and_memory_are_trusted_unless_the_property_says_always(url, read_back):
     """Nothing is tried before an append."""
-    checks = place(url).commit_checks(read_back, str)
+    checks = place(url).commit_checks(read_back, str, CLOCK)
 
     assert checks == CommitChecks(read_back=read_back == "always")
 
@@ -87,13 +89,15 @@ def test_amazon_is_trusted_and_another_server_is_not():
     amazon = place("s3://trades/a", ObjectStoreSettings())
     other = place("s3://trades/a")
 
-    assert amazon.commit_checks("auto", str) == NO_CHECKS
-    assert [other.commit_checks(each, str).read_back for each in ("auto", "always", "never")] == [
+    assert amazon.commit_checks("auto", str, CLOCK) == NO_CHECKS
+    assert [
+        other.commit_checks(each, str, CLOCK).read_back for each in ("auto", "always", "never")
+    ] == [
         True,
         True,
         False,
     ]
-    assert other.commit_checks("never", str) != NO_CHECKS
+    assert other.commit_checks("never", str, CLOCK) != NO_CHECKS
 
 
 def test_only_memory_ends_with_the_process(tmp_path):

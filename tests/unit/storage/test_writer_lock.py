@@ -72,3 +72,17 @@ def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(root):
     os.close(told)
     os.close(end)
     os.waitpid(child, 0)
+
+
+def test_no_file_of_a_lock_is_made_through_a_link(tmp_path):
+    """Given a link in the place of the hidden folder, then its target stays as it was.
+
+    Writers do not take turns there; the log does not depend on it.
+    """
+    target, root = tmp_path / "of somebody else", tmp_path / "instance"
+    target.mkdir()
+    root.mkdir()
+    (root / ".tmp-writes").symlink_to(target)
+
+    with writer_lock(str(root), "log", pytest.fail), writer_lock(str(root), "log", pytest.fail):
+        assert list(target.iterdir()) == []

@@ -9,6 +9,14 @@ INSTANCE = ("tests/any_order/test_instance_properties.py",)
 
 BUGS = (
     Bug(
+        name="batch-of-the-ratio-not-warned-of",
+        breaks="A batch of three files with a ratio of 3 never compacts, and nobody is told.",
+        module="model/known_properties/maintenance.py",
+        right="self.size_ratio + 1",
+        wrong="self.size_ratio",
+        tests=(*SETTINGS, "tests/unit/state/plans/test_compactions.py"),
+    ),
+    Bug(
         name="slip-accepted",
         breaks="A property's name with a letter too many is stored, without effect.",
         module="model/known_properties/given.py",

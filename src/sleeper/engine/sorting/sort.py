@@ -7,7 +7,6 @@ ranges of keys. Rows that fit in memory are not spilled.
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from bisect import bisect_left, bisect_right
@@ -18,14 +17,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import ipc
 
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sorting_bytes
-from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
+from sleeper.engine.temp_folder import temp_file_failures, temp_folder
+from sleeper.errors import StorageFailed
 from sleeper.fork_guard import ForkGuard
 
 # ---------------------------------------------------------------- spill
@@ -33,6 +33,8 @@ from sleeper.fork_guard import ForkGuard
 # Sorted runs on local disk: one unlinked temp file of Arrow IPC messages.
 #
 # The file has no name, so it is deleted when the process ends, in whatever way.
+
+_SPACE: Final = "sorting needs about as much space there as the rows take in memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class SpillFile:
     """
 
     def __init__(self, folder: Path | None, schema: pa.Schema) -> None:
-        self._folder = Path(tempfile.gettempdir()) if folder is None else folder
+        self._folder = temp_folder(folder)
         self._schema = schema
         self._descriptor: int | None = None
         self.size_bytes = 0
@@ -72,12 +74,10 @@ class SpillFile:
         batch = rows.combine_chunks().to_batches()[0]
         message = batch.serialize()
         block = Block(self.size_bytes, message.size, rows.num_rows, first_key)
-        try:
+        with temp_file_failures(self._folder, _SPACE):
             if self._descriptor is None:
                 self._descriptor = _open_nameless(self._folder)
             _write_all(self._descriptor, memoryview(message), block.offset)
-        except OSError as error:
-            _translate(error, self._folder)
         self.size_bytes += message.size
         return block
 
@@ -120,18 +120,6 @@ def _read_all(descriptor: int, into: memoryview, offset: int, folder: Path) -> N
                 f"the temp file of the sort in {str(folder)!r} was truncated; run it again"
             )
         into, offset = into[count:], offset + count
-
-
-def _translate(error: OSError, folder: Path) -> NoReturn:
-    where = f"the folder for temporary files, {str(folder)!r},"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        raise StorageFull(
-            f"{where} is full: sorting needs about as much space there as the rows take in "
-            "memory. Free some space, or set another folder by TMPDIR"
-        ) from error
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        raise StorageReadOnly(f"{where} is not writable; set another folder by TMPDIR") from error
-    raise StorageFailed(f"{where} cannot be used: {error.strerror or error}") from error
 
 
 # ---------------------------------------------------------------- sub ranges

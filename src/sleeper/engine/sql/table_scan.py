@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow.dataset as pads
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.few_rows import key_limits, places_between
+from sleeper.engine.temp_folder import temp_file_failures, temp_folder
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
@@ -69,6 +70,7 @@ class ScannedTable:
 # Streams of a statement's scans, which DataFusion's threads read and the caller closes.
 
 _BATCHES_AHEAD = 2
+_SPACE = "statements that merge rows of several files keep them there"
 
 
 class ScanStream:
@@ -301,18 +303,15 @@ class SpooledRead:
 
 
 @contextmanager
-def spooled(read: Callable[[], Rows], temp_folder: Path | None) -> Iterator[SpooledRead]:
+def spooled(read: Callable[[], Rows], folder: Path | None) -> Iterator[SpooledRead]:
     """Write rows to a temp file, which lasts as long as the block."""
-    with TemporaryDirectory(prefix="sleeper-sql-", dir=temp_folder) as folder:
-        path = Path(folder) / "rows.arrow"
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with (
-            read() as rows,
-            pa.OSFile(str(path), "wb") as sink,
-            pa.ipc.new_file(sink, rows.schema, options=options) as writer,
-        ):
-            for batch in rows:
-                writer.write_batch(batch)
+    at = temp_folder(folder)
+    with ExitStack() as opened:
+        with temp_file_failures(at, _SPACE):
+            made = opened.enter_context(TemporaryDirectory(prefix="sleeper-sql-", dir=at))
+        path = Path(made) / "rows.arrow"
+        with read() as rows, temp_file_failures(at, _SPACE):
+            _write(rows, path)
         yield SpooledRead(path, rows.transaction)
 
 
@@ -347,3 +346,13 @@ def chosen_pages(
         return chosen, sum(len(each.minimums) for each in bounds)
 
     return lookup.inspect(filename, count)
+
+
+def _write(rows: Rows, path: Path) -> None:
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, rows.schema, options=options) as writer,
+    ):
+        for batch in rows:
+            writer.write_batch(batch)

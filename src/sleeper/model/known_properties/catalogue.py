@@ -51,6 +51,7 @@ from sleeper.model.known_properties.table import (
     ParquetProperties,
     QueryProperties,
 )
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.known_properties.upstream import (
     UPSTREAM_INSTANCE_PROPERTIES,
     UPSTREAM_TABLE_PROPERTIES,
@@ -198,14 +199,43 @@ def unknown_instance_properties(values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in values if not is_known(name, INSTANCE_PROPERTIES_BY_NAME)))
 
 
-def table_property_warnings(given: Mapping[str, str | None]) -> list[str]:
-    """Return a warning for each property of a table that is stored but has no effect."""
-    return without_effect(given, TABLE_PROPERTIES_BY_NAME)
+def table_property_warnings(
+    given: Mapping[str, str | None], in_force: TableProperties | None = None
+) -> list[str]:
+    """Return warnings for what a caller sets for a table: without effect, or with a bad one.
+
+    Args:
+        given: What is set now.
+        in_force: All that the table has afterwards; None to look at each property alone.
+    """
+    found = [] if in_force is None else _compaction_warnings(given, in_force)
+    return without_effect(given, TABLE_PROPERTIES_BY_NAME) + found
 
 
-def instance_property_warnings(given: Mapping[str, str | None]) -> list[str]:
-    """Return a warning for each property of an instance that is stored but has no effect."""
-    return without_effect(given, INSTANCE_PROPERTIES_BY_NAME)
+def instance_property_warnings(
+    given: Mapping[str, str | None], values: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return warnings for what a caller sets for an instance, as `table_property_warnings` does."""
+    in_force = None if values is None else TableProperties({}, InstanceProperties(values))
+    found = [] if in_force is None else _compaction_warnings(given, in_force)
+    return without_effect(given, INSTANCE_PROPERTIES_BY_NAME) + found
+
+
+def _compaction_warnings(given: Mapping[str, str | None], in_force: TableProperties) -> list[str]:
+    """Return a warning if compaction was set now, and never merges files."""
+    if not any("table.compaction." in name for name in given):
+        return []
+    try:
+        obstacle = in_force.compaction.obstacle
+    except PropertiesInvalid:  # a wrong value that was stored before; whoever reads it is told
+        return []
+    if obstacle is None:
+        return []
+    advice = (
+        "Increase sleeper.table.compaction.files.batch.size, or decrease "
+        "sleeper.table.compaction.strategy.sizeratio.ratio."
+    )
+    return [f"{obstacle}. {advice}"]
 
 
 def _read_schema(text: str) -> Schema:

@@ -103,7 +103,10 @@ class CompactionProperties:
         "How files are chosen.",
     )
     batch_files: int = setting(
-        "table.compaction.files.batch.size", "12", POSITIVE, "Files in a job, at most."
+        "table.compaction.files.batch.size",
+        "12",
+        POSITIVE,
+        "Files in a job, at most; more than the ratio, if files are chosen by it.",
     )
     creation_limit: int = setting(
         "table.compaction.job.creation.limit", "100000", POSITIVE, "Jobs outstanding, at most."
@@ -127,6 +130,23 @@ class CompactionProperties:
         "A job that has not renewed its claims for so long loses its files to others.",
         since="ours",
     )
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why files are never merged with these settings; None if they may be.
+
+        By size ratio the other files of a job have together at least ratio times the rows of its
+        largest file, so they are at least as many as the ratio.
+        """
+        is_by_ratio = self.strategy == "SizeRatioCompactionStrategy"
+        needed = max(self.size_ratio + 1, 2) if is_by_ratio else 2
+        if self.batch_files >= needed:
+            return None
+        ratio = f" with a size ratio of {self.size_ratio}" if is_by_ratio else ""
+        return (
+            f"no files are ever merged by {self.strategy}: a job needs at least {needed} files"
+            f"{ratio}, and may have {self.batch_files}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

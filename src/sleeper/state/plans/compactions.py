@@ -160,6 +160,11 @@ def _groups(free: Files, jobs_there: int, settings: CompactionSettings) -> tuple
         return [], f"{jobs_there} jobs run there, which is the maximum"
     if len(free) == 1:
         return [], "it has one file, and no other to merge it with"
+    if settings.batch_files <= settings.size_ratio:
+        return [], (
+            f"a job may have {settings.batch_files} files, and none so small meets the size ratio "
+            f"of {settings.size_ratio}"
+        )
     groups = _by_size_ratio(free, settings)
     if not groups:
         return [], f"each file is too large beside those with fewer rows ({_ratio(settings)})"
@@ -175,7 +180,7 @@ def _full_batches(free: Files, batch_files: int) -> list[Files]:
     """Return consecutive full groups; a smaller remainder is left out (rule CMP-4)."""
     ends = range(batch_files, len(free) + 1, batch_files)
     groups = (free[end - batch_files : end] for end in ends)
-    return [group for group in groups if group[-1].row_count]
+    return [group for group in groups if group[-1].row_count and _changes_something(group)]
 
 
 def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
@@ -211,10 +216,15 @@ def _with_the_rest(
     taken = {ref.filename for group in groups for ref in group}
     rest = [ref for ref in free if ref.filename not in taken]
     batches = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
-    more = [batch for batch in batches if len(batch) > 1 or not batch[0].whole_file]
+    more = [batch for batch in batches if _changes_something(batch)]
     if len(free) == 1 and not more:
         return groups, "it has one file already"
     return [*groups, *more], "all files were requested" if more else reason
+
+
+def _changes_something(files: Files) -> bool:
+    """Return False for a single whole file: it would be written again, and again afterwards."""
+    return len(files) > 1 or not files[0].whole_file
 
 
 def _job(job_id: str, partition_id: str, files: Files) -> CompactionJob:

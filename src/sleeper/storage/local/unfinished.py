@@ -356,23 +356,30 @@ def _release(descriptor: int) -> None:
 def _open(root: str, key: str) -> int | None:
     """Open the hidden file of a lock; None if that fails, and writers do not take turns."""
     folder = Path(root) / f"{TEMPORARY}writes"
-    path = folder / f"turn-{crc32(key.encode()):08x}"
+    name = f"turn-{crc32(key.encode()):08x}"
     try:
         if not folder.exists():
             folder.mkdir(exist_ok=True)  # `root` is not made: an instance may have been moved
             share_folder(str(folder), root)
-        descriptor = _open_file(path)
+        inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)  # no link elsewhere
+        try:
+            descriptor = _open_file(name, inside)
+        finally:
+            os.close(inside)
     except OSError as error:
-        logger.debug("writers do not take turns, %s cannot be opened: %s", path, error)
+        logger.debug("writers do not take turns, %s cannot be opened: %s", folder / name, error)
         return None
     with suppress(OSError):  # another user owns it and has shared it
         share_file(descriptor, root)
     return descriptor
 
 
-def _open_file(path: Path) -> int:
-    """Open the file for writing, which network file systems need to lock it, else for reading."""
+def _open_file(name: str, folder: int) -> int:
+    """Open a file of an open folder.
+
+    It is opened for writing, which network file systems need to lock it, else for reading.
+    """
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666, dir_fd=folder)
     except PermissionError:  # another user has made it
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)

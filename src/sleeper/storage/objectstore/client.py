@@ -30,7 +30,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _OVERLOAD = re.compile(r"\b(?:503|429)\b|SlowDown|ServiceUnavailable|TooManyRequests")
-_RETRY_S = 6
+RETRY_S = 6
 """How long requests to a failing server are retried; a silent one gets the 15 s below.
 
 A server that reports overload (503) is then retried for the settings' patience.
@@ -160,7 +160,7 @@ def is_overload(error: Exception) -> bool:
 
 def _open(bucket: Bucket, settings: ObjectStoreSettings, *, patient: bool) -> Any:
     stores = obstore().store
-    retries = _retries(settings.patience_s, 1_000, 8) if patient else _retries(_RETRY_S, 6, 1)
+    retries = _retries(settings.patience_s, 1_000, 8) if patient else _retries(RETRY_S, 6, 1)
     options: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=_CONNECT_S),
         "read_timeout": timedelta(seconds=_SILENCE_S),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.model.files import FileReference
+from sleeper.model.known_properties.maintenance import CompactionProperties
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.plans.compactions import CompactionSettings, plan_compactions
@@ -225,6 +226,22 @@ def test_every_leaf_with_files_says_why_it_has_no_job():
         "each file is too large beside those with fewer rows (3 times its rows are more than theirs)",
         "jobs have claimed all of its files",
     ]
+
+
+@pytest.mark.parametrize("strategy", ["SizeRatioCompactionStrategy", "BasicCompactionStrategy"])
+@pytest.mark.parametrize("ratio", [1, 2, 3, 7])
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 7, 8, 12])
+def test_settings_by_which_nothing_is_ever_merged_are_known(strategy, ratio, batch):
+    """They have an obstacle exactly if forty files of one size give no job, and a leaf says why."""
+    known = CompactionProperties(strategy=strategy, batch_files=batch, size_ratio=ratio)
+
+    planned = plan(state_of([10] * 40), strategy=strategy, batch_files=batch, size_ratio=ratio)
+
+    assert (known.obstacle is None) == bool(planned.jobs)
+    if known.obstacle is not None and strategy == "SizeRatioCompactionStrategy":
+        assert planned.leaves[0].reason == (
+            f"a job may have {batch} files, and none so small meets the size ratio of {ratio}"
+        )
 
 
 @given(
