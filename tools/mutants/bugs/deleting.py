@@ -158,8 +158,8 @@ BUGS = (
         name="whole-files-written-again",
         breaks="compact(all_files=True) writes every file anew, each time.",
         module="state/plans/compactions.py",
-        right="if len(batch) > 1 or not batch[0].whole_file]",
-        wrong="]",
+        right="    return len(files) > 1 or not files[0].whole_file\n",
+        wrong="    return True\n",
         tests=("tests/unit/state/plans/test_compactions.py",),
     ),
     Bug(

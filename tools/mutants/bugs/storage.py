@@ -23,8 +23,8 @@ BUGS = (
         name="trial-of-a-store-inside-the-commit",
         breaks="A commit whose store was not tried is said to be unknown, though nothing was sent.",
         module="storage/transaction_log.py",
-        right="        self._checks.before_commit()\n        return self._log.writer_lock(meanwhile)\n",
-        wrong="        return self._log.writer_lock(meanwhile)\n",
+        right="        self._checks.before_commit()\n        return self._log",
+        wrong="        return self._log",
         tests=CHECKED_LOG,
     ),
     Bug(

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from ..bug import Bug
 
+MEMORY = ("tests/stories/test_bounded_memory.py", "tests/unit/engine/test_memory_limit.py")
+
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
 
 BUGS = (
+    Bug(
+        name="sort-in-more-than-there-is",
+        breaks="An ingest in a container uses its setting, and the process is killed.",
+        module="engine/sorting/sort.py",
+        right="            self._memory_bytes = found.room_bytes - _BESIDE_BYTES\n",
+        wrong="            pass\n",
+        tests=MEMORY,
+    ),
+    Bug(
+        name="sort-that-cannot-work-begins",
+        breaks="An ingest with too little memory ends the process, without an error.",
+        module="engine/memory_limit.py",
+        right="    if found is not None and found.room_bytes < least_bytes:\n",
+        wrong="    if found is not None and found.room_bytes < 0:\n",
+        tests=MEMORY,
+    ),
     Bug(
         name="bound-written-below",
         breaks="Rows with the least key of a leaf are written into the leaf below.",

@@ -7,6 +7,7 @@ ranges of keys. Rows that fit in memory are not spilled.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from bisect import bisect_left, bisect_right
@@ -23,6 +24,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from sleeper.engine.ahead import taken_ahead
+from sleeper.engine.memory_limit import check_room
 from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sorting_bytes
 from sleeper.engine.temp_folder import temp_file_failures, temp_folder
 from sleeper.errors import StorageFailed
@@ -225,8 +227,15 @@ _BLOCK_BYTES_MAX = 512 << 10
 _RUN_BYTES_MIN = 64 << 20
 _RUNS_BEFORE_THEY_GROW = 32
 _CHUNKS_AHEAD = 4
+_FEW_BYTES: Final = 16 << 20
+"""Rows that need less are sorted without a look at limits of memory."""
+_BESIDE_BYTES: Final = 184 << 20
+"""What reading, sorting and writing use beside the memory of a sort."""
+_LEAST_BYTES: Final = 16 << 20
+"""The least memory of a sort that is tried."""
 
 
+_log = logging.getLogger(__name__)
 _polars = ForkGuard("polars, which sorts them,", use="had already ingested rows", instead="ingest")
 
 
@@ -235,10 +244,10 @@ class SortSettings:
     """Limits of a sort.
 
     Attributes:
-        memory_bytes: Maximum memory of the sort: rows, their order, output chunks. Libraries, the
-            current input batch and the row group that is written need about 250 MB more. A single
-            row, and one block of 512 KiB for each run of a group that is processed in ranges, are
-            always in memory.
+        memory_bytes: Maximum memory of the sort: rows, their order, output chunks. It is less if
+            the process may not use so much. Loaded libraries need about 170 MB more, and reading
+            and writing up to 184 MB. A single row, and one block of 512 KiB for each run of a group
+            that is processed in ranges, are always in memory.
         temp_folder: Folder for runs, which are about as large as the rows in memory; None is the
             system's temp folder.
     """
@@ -271,7 +280,8 @@ def sort_into_groups(
     A group's chunks must be used before the next group is requested.
 
     Raises:
-        StorageFull, StorageFailed: the runs cannot be written to the temp folder.
+        StorageFull, StorageFailed: the runs cannot be written to the temp folder, or the process
+            may not use enough memory. That is found out after the first rows.
         BadRequest: this process was forked from one that has sorted.
     """
     _polars.check()
@@ -311,16 +321,36 @@ class _Sorter:
         """Read all rows; return them if they fit in memory, and none if they were spilled."""
         waiting: deque[pa.Table] = deque()
         need = 0
+        is_bounded = False
         for batch in batches:
             rows = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
             waiting.append(rows)
             need += self._need(rows)
+            if not is_bounded and need > min(_FEW_BYTES, self._memory_bytes * _INTAKE_SHARE):
+                is_bounded = True
+                self._bound_memory()
             if need > (self._run_limit() if self._runs else self._memory_bytes * _INTAKE_SHARE):
                 self._write_runs(waiting)
                 need = 0
         if self._runs:
             self._write_runs(waiting)
         return list(waiting)
+
+    def _bound_memory(self) -> None:
+        """Use no more memory than this process may use.
+
+        Raises:
+            StorageFailed: even the least is too much.
+        """
+        least = _BESIDE_BYTES + _LEAST_BYTES
+        found = check_room("sorting these rows", least, "ingest fewer rows at once")
+        if found is not None and found.room_bytes - _BESIDE_BYTES < self._memory_bytes:
+            self._memory_bytes = found.room_bytes - _BESIDE_BYTES
+            _log.info(
+                "rows are sorted in %d MB of memory, as %s allows no more",
+                self._memory_bytes >> 20,
+                found.name,
+            )
 
     def grouped(self, rest: list[pa.Table]) -> Iterator[Grouped]:
         """Yield chunks in key order, each with the number of its group."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from sleeper.engine.ahead import taken_ahead
+from sleeper.engine.memory_limit import check_room, shortages_as_errors
 from sleeper.engine.processing.aggregations import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice
@@ -33,6 +34,10 @@ from sleeper.state.plans.claims import ClaimedJob
 
 _CHUNK_ROWS = 32_768  # passed from the merge, and to the writer, at a time
 _CHUNKS_AHEAD = 2
+_LEAST_BYTES: Final = 112 << 20
+"""The least memory with which a merge and the writer of its output work, beside what is loaded."""
+_INPUT_BYTES: Final = 4 << 20
+"""What each input needs in addition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +81,19 @@ def compact_files(
 
     Source: rule CMP-14.
     """
+    least = _LEAST_BYTES + _INPUT_BYTES * len(claimed.job.inputs)
+    check_room("a compaction of these files", least, "merge fewer files at once")
+    with shortages_as_errors(f"compaction job {claimed.job.job_id!r}"):
+        return _compact(reading, files, claimed, settings, check)
+
+
+def _compact(
+    reading: TableReader,
+    files: Objects,
+    claimed: ClaimedJob,
+    settings: WriteSettings,
+    check: Callable[[], None],
+) -> CompactionOutput:
     job, whole_files = claimed.job, claimed.whole_files
     rows_by_file = _verified(reading, claimed, check)
     slices = [

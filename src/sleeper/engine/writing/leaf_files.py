@@ -13,6 +13,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.engine.memory_limit import shortages_as_errors
 from sleeper.engine.processing.aggregations import as_counts
 from sleeper.engine.processing.process import process
 from sleeper.engine.sorting.sort import SortSettings, sort_into_groups
@@ -118,12 +119,13 @@ class LeafFiles:
             root_id: The root of the tree.
             groups: Groups of leaves with their rows in key order.
         """
-        if strategy == "one_file_per_leaf":
-            self.write_one_file_per_leaf(groups)
-        elif strategy == "one_reference_per_leaf":
-            self.write_one_file(root_id, groups)
-        else:
-            self._write_by_size(root_id, groups)
+        with shortages_as_errors("reading, sorting or writing rows"):
+            if strategy == "one_file_per_leaf":
+                self.write_one_file_per_leaf(groups)
+            elif strategy == "one_reference_per_leaf":
+                self.write_one_file(root_id, groups)
+            else:
+                self._write_by_size(root_id, groups)
 
     def write_one_file_per_leaf(self, groups: Iterable[SortedGroup]) -> None:
         """Write a file for every leaf that has rows (rule ING-5).

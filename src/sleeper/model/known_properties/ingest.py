@@ -68,7 +68,12 @@ class IngestProperties:
     """Settings of ingest."""
 
     memory_bytes: int = setting(
-        "table.ingest.memory", "1G", BYTE_SIZE, "Memory for sorting in one ingest.", since="ours"
+        "table.ingest.memory",
+        "1G",
+        BYTE_SIZE,
+        "Memory for sorting in one ingest, at most, beside about 350 MB that the process uses "
+        "otherwise. Less is used if the process may not use so much.",
+        since="ours",
     )
     file_writing_strategy: str = setting(
         "table.ingest.file.writing.strategy",
