@@ -69,7 +69,7 @@ def test_the_default_id_is_made_from_the_name_of_the_folder(url, wanted):
 
 def test_a_folder_inside_an_instance_names_it(tmp_path):
     """At any depth; the folder of the instance itself is not inside."""
-    (tmp_path / "instance.properties").write_text("sleeper.id=a")
+    (tmp_path / "instance.properties").write_text("sleeper.id=a\nsleeper.format.version=1")
 
     assert place(tmp_path / "b" / "c").enclosing_instance() == str(tmp_path)
     assert place(tmp_path).enclosing_instance() is None

@@ -226,7 +226,7 @@ def _compaction_warnings(given: Mapping[str, str | None], in_force: TablePropert
     if not any("table.compaction." in name for name in given):
         return []
     try:
-        obstacle = in_force.compaction.obstacle
+        obstacle = in_force.compaction_obstacle
     except PropertiesInvalid:  # a wrong value that was stored before; whoever reads it is told
         return []
     if obstacle is None:

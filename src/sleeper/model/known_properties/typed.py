@@ -338,6 +338,15 @@ class TableProperties(NotebookHtml):
 
         return read_group(CompactionProperties, self._own_or_shared)
 
+    @property
+    def compaction_obstacle(self) -> str | None:
+        """Why compaction never merges files of the table; None if it may.
+
+        Raises:
+            PropertiesInvalid: a value of the group is not allowed.
+        """
+        return self.compaction.obstacle
+
     @cached_property
     def statestore(self) -> StateStoreProperties:
         """Settings of the state store: its class, commits and snapshots."""
