@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sleeper.errors import DataDamaged
+from sleeper.errors import BadRequest, DataDamaged, StorageFailed
 from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import FileState
 from sleeper.model.jobs.statuses import JobState
+from sleeper.workers.job import RunContext
 from sleeper.workers.kinds import batcher
 from sleeper.workers.kinds.batcher import run_batcher
+from sleeper.workers.kinds.ingest import IngestWork
 from tests.stories.test_ingest_jobs import instance, work, written
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -95,6 +98,79 @@ def test_files_of_a_deleted_table_are_dropped(instance, tmp_path):
     assert run_batcher(instance.jobs, datetime.now(UTC)).dropped == 1
 
     assert list(instance.jobs.submitted_files()) == []
+
+
+def test_files_of_a_rejected_job_are_told_and_come_again(instance, tmp_path):
+    """Given a job with a file that vanished, then the report says it; retried, the others go (BAT-7)."""
+    limited(instance, job_min_files=3)
+    paths = [written(tmp_path / f"{number}.parquet", number) for number in (1, 2, 3)]
+    instance.jobs.submit_files("numbers", paths)
+    work(instance, "batcher")
+    assert {file.state for file in instance.jobs.submitted_files()} == {FileState.PENDING}
+    run_batcher(instance.jobs, datetime.now(UTC))
+    assert {file.state for file in instance.jobs.submitted_files()} == {FileState.BATCHED}
+    assert instance.jobs.retry_files().jobs == 0  # it may still run
+    paths[1].unlink()
+    work(instance)
+
+    files = [*instance.jobs.submitted_files()]
+    assert {file.state for file in files} == {FileState.REJECTED}
+    assert all(str(paths[1]) in file.reasons[0] for file in files)
+    report = command("batcher", "report", "--instance", instance.url)
+    assert "REJECTED" in report.output
+    assert "Could not find one or more paths" in report.output
+
+    again = command("batcher", "retry", "--instance", instance.url)
+    assert "1 job of 2 files will be sent again" in again.output
+    assert f"left out, as it is not there: {paths[1]}" in again.output
+    assert instance.jobs.retry_files().jobs == 0
+    assert run_batcher(instance.jobs, datetime.now(UTC)).jobs == 1
+    work(instance)
+
+    assert {file.state for file in instance.jobs.submitted_files()} == {FileState.FINISHED}
+    assert instance.table("numbers").count() == 2
+    with pytest.raises(BadRequest, match="no job of submitted files 'unknown'"):
+        instance.jobs.retry_files(["unknown"])
+
+
+def test_a_job_that_is_retried_and_put_back_adds_its_rows_once(instance, tmp_path, monkeypatch):
+    """Given a failed job, when it is sent again and its dead letter too, then one adds rows (BAT-7)."""
+    instance.set_properties({"sleeper.jobs.receives.max": 1})
+    limited(instance)
+    instance.jobs.submit_files("numbers", written(tmp_path / "1.parquet", 1))
+    work(instance, "batcher")
+    run_batcher(instance.jobs, datetime.now(UTC))
+    with monkeypatch.context() as patch:
+        patch.setattr(IngestWork, "run", _fail)
+        work(instance)
+    (file,) = instance.jobs.submitted_files()
+    assert (file.state, file.reasons) == (FileState.FAILED, ("no answer",))
+
+    assert instance.jobs.retry_files([file.job_id]).files == 1
+    run_batcher(instance.jobs, datetime.now(UTC))
+    assert instance.jobs.redrive("ingest") == 1
+    assert work(instance) == 2
+
+    assert instance.table("numbers").count() == 1
+    (file,) = instance.jobs.submitted_files()
+    assert file.state is FileState.FINISHED
+
+
+def _fail(self: IngestWork, context: RunContext) -> None:
+    raise StorageFailed("no answer")
+
+
+def test_files_of_an_offline_table_become_jobs(instance, tmp_path):
+    """Given an offline table, then its files are ingested: ingest goes on there (BAT-4, TBL-6)."""
+    limited(instance)
+    instance.table("numbers").set_online(online=False)
+    instance.jobs.submit_files("numbers", written(tmp_path / "1.parquet", 1))
+    work(instance, "batcher")
+
+    assert run_batcher(instance.jobs, datetime.now(UTC)).jobs == 1
+
+    assert work(instance) == 1
+    assert instance.table("numbers").count() == 1
 
 
 def test_the_report_says_where_jobs_will_run(instance, tmp_path):

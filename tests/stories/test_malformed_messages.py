@@ -44,7 +44,17 @@ KINDS = {
     "query": (QueueName.QUERY, JobKind.QUERY),
     "export": (QueueName.EXPORT, JobKind.EXPORT),
     "commit": (QueueName.COMMIT, JobKind.INGEST),
+    "bulk-import of emr": (QueueName.BULK_IMPORT_EMR, JobKind.INGEST),
+    "bulk-import of persistent emr": (QueueName.BULK_IMPORT_PERSISTENT_EMR, JobKind.INGEST),
+    "bulk-import of emr serverless": (QueueName.BULK_IMPORT_EMR_SERVERLESS, JobKind.INGEST),
+    "bulk-import of eks": (QueueName.BULK_IMPORT_EKS, JobKind.INGEST),
 }
+PLATFORMS = tuple(kind for kind in KINDS if " of " in kind)
+
+
+def worker_of(kind: str) -> str:
+    """The workers that take a kind of messages."""
+    return kind.partition(" of ")[0]
 
 
 def whole(path: str) -> dict[str, dict[str, Any]]:
@@ -167,7 +177,7 @@ def good(kind: str, path: str, instance: Instance) -> tuple[str, Callable[[], bo
             lambda: jobs.tables.committed(json.loads(body)["tableId"], "the-good-one") is not None,
         )
     name = {"query": "queryId", "export": "exportId"}.get(kind, "id")
-    message = whole(path)[kind] | ({} if kind == "batcher" else {name: "the-good-one"})
+    message = whole(path)[worker_of(kind)] | ({} if kind == "batcher" else {name: "the-good-one"})
     if kind == "batcher":
         return json.dumps(message), lambda: bool(list(jobs.submitted_files()))
     of_kind = KINDS[kind][1]
@@ -181,7 +191,7 @@ def message_of(kind: str, path: str, instance: Instance) -> dict[str, Any]:
     """A message of a kind, with every field that it can have."""
     if kind == "commit":
         return {**json.loads(request(instance, path, "a-job")), "bodyKey": None}
-    return whole(path)[kind]
+    return whole(path)[worker_of(kind)]
 
 
 def malformed(message: dict[str, Any]) -> list[str]:
@@ -215,7 +225,7 @@ def check_answered(instance: Instance, kind: str, bad: list[str], path: str, cap
             instance.jobs.send(name, body)
     before = answers(instance, of_kind)
 
-    work(instance, kind)
+    work(instance, worker_of(kind))
 
     assert was_run()
     assert (queue.depth().ready, queue.depth().hidden) == (0, 0)
@@ -245,7 +255,8 @@ def test_each_wrong_value_at_each_place_is_answered(instance, path, kind, caplog
     """Given messages that are wrong in one place, then each is rejected, or runs to its end."""
     bad = malformed(message_of(kind, path, instance))
 
-    check_answered(instance, kind, some(bad, one_in=7), path, caplog)
+    one_in = 61 if kind in PLATFORMS else 7
+    check_answered(instance, kind, some(bad, one_in=one_in), path, caplog)
 
 
 @pytest.mark.soak
@@ -254,9 +265,14 @@ def test_what_a_fuzzer_makes_of_a_message_is_answered(instance, path, kind, capl
     """Given texts with random damage, then each is rejected, or runs to its end."""
     chance = random.Random(f"{kind} {FIRST_SEED}")
     base = json.dumps(message_of(kind, path, instance))
-    bad = [spoilt(base, chance) for _ in range(tries(40, soak=5_000))]
+    bad = [spoilt(base, chance) for _ in range(tries(10 if kind in PLATFORMS else 40, soak=5_000))]
 
     check_answered(instance, kind, bad, path, caplog)
+
+
+def test_every_queue_of_messages_is_tried():
+    """Given a new kind of jobs with a queue, then it is among those that are tried above."""
+    assert {name for name, _ in KINDS.values()} == {*QueueName}
 
 
 class PanicException(BaseException):

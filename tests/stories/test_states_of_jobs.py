@@ -19,6 +19,7 @@ from sleeper.jobs.job_tables import JobTables
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
+from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from sleeper.workers.kinds.ingest import IngestWork
 from tests.stories.test_ingest_jobs import SCHEMA, work, written
 
@@ -136,6 +137,49 @@ class TestTables:
         status = instance.jobs.job("a", table="figures")
         assert (status.is_given_up, status.reasons) == (True, ("Table not found: numbers",))
 
+    def test_a_message_by_name_does_not_go_on_for_another_table(
+        self, instance, tmp_path, monkeypatch
+    ):
+        """Given a run that failed, when another table gets the name, then no row goes there."""
+
+        def fail_first(self: IngestWork, context: Any) -> Any:
+            instance.table("numbers").rename("figures")
+            instance.create_table("numbers", SCHEMA, row_keys=["id"])
+            raise StorageFailed("no answer")
+
+        monkeypatch.setattr(IngestWork, "run", fail_first)
+        path = str(written(tmp_path / "a.parquet", 1))
+        send(instance, "ingest", id="a", tableName="numbers", files=[path])
+        work(instance)
+
+        assert waited(instance, "a") is JobState.FAILED
+        status = instance.jobs.job("a", table="figures")
+        assert (status.is_given_up, len(status.runs)) == (True, 1)
+        assert "another one has its name" in status.reasons[0]
+        assert instance.table("numbers").count() == 0
+
+    def test_a_message_by_name_is_rejected_for_its_own_table(self, instance, tmp_path, monkeypatch):
+        """Given a killed run, a new table of the name and no file, then the first table is told."""
+        instance.set_properties({"sleeper.ingest.queue.visibility.timeout.seconds": 1})
+        path, first = written(tmp_path / "a.parquet", 1), instance.table("numbers").table_id
+        send(instance, "ingest", id="a", tableName="numbers", files=[str(path)])
+        with monkeypatch.context() as patch:
+            patch.setattr(IngestWork, "run", _killed)
+            with pytest.raises(SystemExit):
+                work(instance)
+        instance.delete_table("numbers")
+        instance.create_table("numbers", SCHEMA, row_keys=["id"])
+        path.unlink()
+        time.sleep(1.1)
+        work(instance)
+
+        assert waited(instance, "a") is JobState.FAILED
+        status = instance.jobs.job("a")
+        assert (status.table_id, status.is_given_up) == (first, True)
+        assert "Could not find" in status.reasons[0]
+        with pytest.raises(JobNotFound):
+            instance.jobs.job("a", table="numbers")
+
     def test_an_id_in_two_tables_is_told_by_table(self, instance, tmp_path):
         """Given jobs of one id, then the tables are named, and each is found by its own."""
         instance.create_table("others", SCHEMA, row_keys=["id"])
@@ -213,6 +257,26 @@ class TestDeadLetters:
         assert (again.state, again.is_over) == (JobState.FAILED, False)
         work(instance)
         assert waited(instance, "a") is JobState.FINISHED
+
+    def test_where_each_look_costs_money_a_timer_tells_the_end(
+        self, instance, tmp_path, monkeypatch
+    ):
+        """Given a queue as in SQS, then the timer tells of the dead letter once, and then the job."""
+        instance.set_properties({"sleeper.jobs.receives.max": 1})
+        instance.set_properties({"sleeper.ingest.queue.visibility.timeout.seconds": 1})
+        monkeypatch.setattr(SqliteJobStores, "are_charged", True)
+        instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", 1), "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(IngestWork, "run", _killed)
+            with pytest.raises(SystemExit):
+                work(instance)
+        time.sleep(1.1)
+        assert work(instance) == 0
+        assert instance.jobs.job("a").state is JobState.IN_PROGRESS
+
+        assert (instance.jobs.note_dead_letters(), instance.jobs.note_dead_letters()) == (1, 0)
+
+        assert waited(instance, "a") is JobState.FAILED
 
     def test_a_table_that_is_deleted_while_its_request_waits(self, instance, tmp_path):
         """Given files for the committer, when the table is deleted, then their job has failed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sleeper.jobs import reports, submission
+from sleeper.jobs import batched_files, reports, submission
 from sleeper.jobs import reports as queues
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.jobs.input_places import places_of
@@ -26,7 +26,8 @@ class InstanceJobs(JobsHandle):
     submit_ingest = submission.submit_ingest
     submit_bulk_import = submission.submit_bulk_import
     submit_files = submission.submit_files
-    submitted_files = submission.submitted_files
+    submitted_files = batched_files.submitted_files
+    retry_files = batched_files.retry_files
     submit_query = submission.submit_query
     submit_export = submission.submit_export
     send = submission.send
@@ -46,6 +47,7 @@ class InstanceJobs(JobsHandle):
     dead_letters = queues.dead_letters
     redrive = queues.redrive
     delete_dead_letters = queues.delete_dead_letters
+    note_dead_letters = queues.note_dead_letters
 
 
 # ---------------------------------------------------------------- open jobs

@@ -447,16 +447,23 @@ def note_dead_letters(self: JobsHandle) -> int:
         StorageFailed: a queue or the tracker cannot be reached.
     """
     noted = 0
-    for kind in JobKind:
-        for name in queues_of(kind):
-            queue = self.stores.queue(name)
-            letters = queue.dead_letters(_LETTERS_MAX) if queue.depth().dead else ()
-            for letter in letters:
-                events = _events_of_letter(self, kind, letter)
-                open_ids = open_messages(attempts_of(in_order(events))) if events else ()
-                if letter.message_id in open_ids:
-                    self.recorder.record(_ended(self, letter, events))
-                    noted += 1
+    for name in (name for kind in JobKind for name in queues_of(kind)):
+        queue = self.stores.queue(name)
+        if queue.depth().dead:
+            noted += _noted(self, name, queue.dead_letters(_LETTERS_MAX))
+    return noted
+
+
+def _noted(self: JobsHandle, queue: QueueName, letters: Sequence[DeadLetter]) -> int:
+    """Record the end of those jobs of dead letters of which nobody did; return how many."""
+    noted = 0
+    for kind in (kind for kind in JobKind if queue in queues_of(kind)):
+        for letter in letters:
+            events = _events_of_letter(self, kind, letter)
+            open_ids = open_messages(attempts_of(in_order(events))) if events else ()
+            if letter.message_id in open_ids:
+                self.recorder.record(_ended(self, letter, events))
+                noted += 1
     return noted
 
 
@@ -498,8 +505,14 @@ def _ended(self: JobsHandle, letter: DeadLetter, events: Sequence[JobEvent]) -> 
 def dead_letters(
     self: JobsHandle, queue: QueueName | str, *, limit: int = 100
 ) -> Sequence[DeadLetter]:
-    """Return messages of a queue that are delivered no more, oldest first."""
-    return self.stores.queue(queue_name(queue)).dead_letters(checked_limit(limit))
+    """Return messages of a queue that are delivered no more, oldest first.
+
+    The tracker is told of those that the queue buried by itself.
+    """
+    name = queue_name(queue)
+    letters = self.stores.queue(name).dead_letters(checked_limit(limit))
+    _noted(self, name, letters)
+    return letters
 
 
 def redrive(
@@ -525,5 +538,9 @@ def redrive(
 def delete_dead_letters(
     self: JobsHandle, queue: QueueName | str, message_ids: Sequence[str] | None = None
 ) -> int:
-    """Delete dead letters for ever, all or those named; return how many."""
+    """Delete dead letters for ever, all or those named; return how many.
+
+    The tracker is told before that their jobs have failed for good.
+    """
+    note_dead_letters(self)
     return self.stores.queue(queue_name(queue)).delete_dead_letters(message_ids_of(message_ids))

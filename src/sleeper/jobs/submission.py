@@ -6,7 +6,7 @@ it was submitted for, whatever it is called when a worker takes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,7 @@ from sleeper.model.formats.query_json import (
     write_query,
 )
 from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, JobKind, QueueName
-from sleeper.model.jobs.messages import NewMessage, SubmittedFile
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_by, asked_regions
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction
@@ -157,17 +157,6 @@ def submit_files(self: JobsHandle, table: str, files: Paths) -> None:
         raise JobInvalid(checked.failures)
     bound = replace(submission, table_id=checked.table_id)
     self.send_message(QueueName.BATCHER, write_batcher_submission(bound))
-
-
-def submitted_files(self: JobsHandle, *, pending: bool = False) -> Iterator[SubmittedFile]:
-    """Yield the files that the batcher knows, newest first, with the jobs they are in.
-
-    Args:
-        pending: Only those that are in no job yet.
-
-    Source: rule BAT-6.
-    """
-    return (file for file in self.stores.batcher.newest() if not pending or file.job_id is None)
 
 
 def submit_query(

@@ -81,6 +81,8 @@ def _key_columns(keys: object, schema: Schema, fields: list[pa.Field]) -> list[p
 
 
 def _column(values: object, field: pa.Field) -> pa.ChunkedArray:
+    if _is_bytes(values) and pa.types.is_string(field.type):  # Arrow would read it as UTF-8
+        raise QueryInvalid(f"keys=[...] has bytes, but key field {field.name!r} holds text")
     try:
         return checked_column(values, field.type)
     except TypeError as error:
@@ -89,6 +91,16 @@ def _column(values: object, field: pa.Field) -> pa.ChunkedArray:
         raise QueryInvalid(
             f"keys=[...] has values that do not fit key field {field.name!r}: {error}"
         ) from None
+
+
+def _is_bytes(values: object) -> bool:
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        return False
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    is_ = pa.types
+    return any(
+        test(kind) for test in (is_.is_binary, is_.is_large_binary, is_.is_fixed_size_binary)
+    )
 
 
 def _parts(keys: object, schema: Schema) -> list[list[Any]]:

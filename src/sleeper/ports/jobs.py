@@ -227,6 +227,19 @@ class BatcherStore(Protocol):
         """Mark a job as sent to its queue."""
         ...
 
+    def reopen(self, job_id: str, paths: Sequence[str], queue: QueueName) -> int:
+        """Have a job that was sent be sent again, with some of its files; return how many.
+
+        Its other files are forgotten. A job that is not sent yet, or has none of these files,
+        stays as it is: then none is returned.
+
+        Args:
+            job_id: The job.
+            paths: Its files that are to be in it.
+            queue: Where it is to be sent.
+        """
+        ...
+
     def delete_tables_except(self, table_ids: Iterable[str]) -> int:
         """Delete files and unsent jobs of tables other than these; return how many files."""
         ...

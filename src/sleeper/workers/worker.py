@@ -49,7 +49,7 @@ from sleeper.errors import (
     StorageFailed,
     ends_process,
 )
-from sleeper.jobs.event_recorder import EventRecorder, RunEvents
+from sleeper.jobs.event_recorder import EventRecorder, MessageEvents, RunEvents
 from sleeper.model.formats.message_json import id_in_message
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.kinds import JobKind
@@ -74,6 +74,10 @@ _WAIT_AFTER_FAILURE_S = 5.0
 _FAILURES_MAX = 3
 _PAUSED_S = 5.0
 _BETWEEN_LOOKS_S = 1.0  # at several queues, none of which may be waited at
+_OTHER_TABLE = (
+    "Table not found: it was renamed or deleted since this message was accepted, and another one "
+    "has its name now"
+)
 _NO_LIMIT = 1_000_000_000
 
 
@@ -417,7 +421,11 @@ class QueuedJobs:
             )
             self._read_failed(source, message, failure)
             return
-        self._run_job(source, message, job)
+        known = self._recorder.of_message(source.reader.kind, job.job_id, message.message_id)
+        if job.is_tracked and known.table_id not in (None, job.table_id):
+            self._reject(source, message, MessageRejected(job.job_id, (_OTHER_TABLE,)))
+            return
+        self._run_job(source, message, job, known)
 
     def _read_failed(
         self, source: WorkQueue, message: ReceivedMessage, failure: BaseException
@@ -452,10 +460,9 @@ class QueuedJobs:
             return
         kind, job_id = source.reader.kind, rejection.job_id
         known = self._recorder.of_message(kind, job_id, message.message_id)
-        has_table = rejection.table_id != UNKNOWN_TABLE
         event = JobEvent(
             kind=kind,
-            table_id=rejection.table_id if has_table else known.table_id or UNKNOWN_TABLE,
+            table_id=known.table_id or rejection.table_id,  # the table that it was accepted for
             job_id=job_id,
             type=JobEventType.REJECTED,
             at=self._recorder.now(),
@@ -495,8 +502,10 @@ class QueuedJobs:
         _log.info("%s waits for %.0f s: %s", about, deferral.delay_s, deferral)
         source.queue.release(message.receipt, deferral.delay_s, counted=False)
 
-    def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
-        events = self._run_events(source.reader.kind, job, message)
+    def _run_job(
+        self, source: WorkQueue, message: ReceivedMessage, job: Job, known: MessageEvents
+    ) -> None:
+        events = self._run_events(source.reader.kind, job, message, known)
         started = self._recorder.now()
         try:
             outcome = self._outcome(source, message, job, events)
@@ -617,11 +626,9 @@ class QueuedJobs:
                 job.input_files,
             )
 
-    def _run_events(self, kind: JobKind, job: Job, message: ReceivedMessage) -> RunEvents:
-        attempt = None
-        if job.is_tracked:
-            known = self._recorder.of_message(kind, job.job_id, message.message_id)
-            attempt = known.next_attempt
+    def _run_events(
+        self, kind: JobKind, job: Job, message: ReceivedMessage, known: MessageEvents
+    ) -> RunEvents:
         return RunEvents(
             kind=kind,
             table_id=job.table_id,
@@ -631,7 +638,7 @@ class QueuedJobs:
             input_files=job.input_files,
             input_hash=job.input_hash,
             message_id=message.message_id,
-            attempt=attempt,
+            attempt=known.next_attempt,
         )
 
     def _record(self, job: Job, *events: JobEvent) -> None:

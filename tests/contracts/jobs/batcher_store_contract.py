@@ -55,6 +55,29 @@ class BatcherStoreContract:
         assert batcher.pending() == [files[2], files[0], files[1]]
         assert list(batcher.newest()) == [files[1], files[0], files[2]]
 
+    def test_a_job_that_was_sent_is_sent_again_with_some_of_its_files(self, batcher):
+        """Under its id; the others are forgotten, and it is not opened twice before it is sent."""
+        files = [file("a", 1), file("b", 2), file("c", 3)]
+        batcher.save([*files, file("waits", 4)])
+        batcher.assign("j", files, INGEST)
+        assert batcher.reopen("j", ["a"], INGEST) == 0  # it is not sent yet
+        batcher.note_sent("j")
+
+        assert batcher.reopen("j", ["away"], INGEST) == 0
+        assert batcher.reopen("other", ["a"], INGEST) == 0
+        assert batcher.unsent() == []
+        assert batcher.reopen("j", ["c", "a", "unknown"], QueueName.BULK_IMPORT) == 2
+
+        (unsent,) = batcher.unsent()
+        assert (unsent.job_id, unsent.queue, unsent.paths) == (
+            *("j", QueueName.BULK_IMPORT, ("a", "c")),
+        )
+        assert batcher.reopen("j", ["a"], INGEST) == 0
+        assert [each.path for each in batcher.pending()] == ["waits"]
+        assert {each.path for each in batcher.newest()} == {"a", "c", "waits"}
+        batcher.note_sent("j")
+        assert batcher.unsent() == []
+
     def test_an_empty_store_has_nothing(self, batcher):
         """No file and no job; nothing to delete."""
         batcher.save([])

@@ -420,6 +420,17 @@ class MemoryBatcherStore:
         with self._lock:
             self._unsent.pop(job_id, None)
 
+    def reopen(self, job_id: str, paths: Sequence[str], queue: QueueName) -> int:
+        """Note a job as unsent again, with some of its files."""
+        with self._lock:
+            of_job = [each for _, each in self._files.values() if each.job_id == job_id]
+            kept = [each for each in of_job if each.path in paths]
+            if not kept or job_id in self._unsent:
+                return 0
+            self._delete(lambda each: each.job_id == job_id and each.path not in paths)
+            self._unsent[job_id] = _Unsent(kept[0].table_id, queue)
+            return len(kept)
+
     def delete_tables_except(self, table_ids: Iterable[str]) -> int:
         """Forget files and unsent jobs of all other tables."""
         kept = set(table_ids)

@@ -52,8 +52,8 @@ BUGS = (
         name="rejection-of-no-table",
         breaks="A job whose table was deleted is rejected for no table: it stays ACCEPTED.",
         module="workers/worker.py",
-        right="rejection.table_id if has_table else known.table_id or UNKNOWN_TABLE",
-        wrong="rejection.table_id",
+        right="table_id=known.table_id or rejection.table_id,",
+        wrong="table_id=rejection.table_id,",
         tests=STATES,
     ),
     Bug(

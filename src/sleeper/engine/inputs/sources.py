@@ -246,8 +246,23 @@ def open_source(
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
         return _stream(data, arrow_schema)
     if hasattr(data, "__arrow_c_array__"):
-        return _in_memory(pa.record_batch(data), arrow_schema)
+        return _in_memory(_record_batch(data), arrow_schema)
     return _dicts(data, arrow_schema)
+
+
+def _record_batch(data: object) -> pa.RecordBatch:
+    """Return what exports one Arrow array as a batch of rows.
+
+    Raises:
+        BadRequest: it is an array of single values.
+    """
+    try:
+        return pa.record_batch(data)
+    except pa.ArrowInvalid:
+        raise BadRequest(
+            f"one {type(data).__name__} has values, and no rows with named columns: give a table "
+            "or a record batch of Arrow, or a dict of columns"
+        ) from None
 
 
 def first_key_columns(

@@ -10,6 +10,7 @@ from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.workers.kinds.batcher import batch_limits, run_batcher
 from sleeper.workers.kinds.bulk_import import where_jobs_run
 
@@ -52,9 +53,10 @@ def submit(table: str, files: tuple[str, ...], *, instance: str) -> None:
 @instance_option
 @json_option
 def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
-    """Show submitted files, newest first, and the jobs they are in.
+    """Show submitted files, newest first, the jobs they are in, and what became of these.
 
-    Then, for each of their tables: the queue that its jobs go to, and where they run.
+    Files of a job that was REJECTED or FAILED for good wait for sleeper batcher
+    retry. Then, for each of their tables: the queue that its jobs go to, and where they run.
 
     \b
     Example:
@@ -71,6 +73,7 @@ def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
             if record.table_id in shown_ids
             for queue in [batch_limits(opened.table(record.name).properties).queue]
         ]
+        refused = opened.jobs.queue_depths()[QueueName.BATCHER].dead
     names = {record.table_id: record.name for record in records}
     if as_json:
         print_json(shown)
@@ -79,7 +82,7 @@ def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
         ["state", "file", "bytes", "table", "received", "job"],
         [
             [
-                "PENDING" if file.job_id is None else "BATCHED",
+                str(file.state),
                 file.path,
                 file.size_bytes,
                 names.get(file.table_id, file.table_id),
@@ -89,8 +92,36 @@ def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
             for file in shown
         ],
     )
+    for job_id, reasons in {file.job_id: file.reasons for file in shown if file.reasons}.items():
+        say(f"job {job_id}: {'; '.join(reasons)}")
     for way in ways:
         say(way)
+    if refused:
+        say(f"{counted(refused, 'submission')} refused: sleeper queue dead-letters batcher")
+
+
+@batcher.command()
+@click.argument("job_ids", nargs=-1, metavar="[JOB]...")
+@instance_option
+@json_option
+def retry(job_ids: tuple[str, ...], *, instance: str, as_json: bool) -> None:
+    """Send rejected and failed JOBs of submitted files again: those named, or all.
+
+    Files that are there no longer are left out. Each job keeps its id, so nothing
+    is added twice; the batcher's next round sends it.
+
+    \b
+    Example:
+        sleeper batcher retry
+    """
+    with connect(instance) as opened:
+        done = opened.jobs.retry_files(job_ids or None)
+    if as_json:
+        print_json(done)
+        return
+    say(f"{counted(done.jobs, 'job')} of {counted(done.files, 'file')} will be sent again")
+    for path in done.missing:
+        say(f"left out, as it is not there: {path}")
 
 
 @batcher.command("run")

@@ -15,7 +15,7 @@ from sleeper.interfaces.remote.remote_table import path_of_table
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
-from sleeper.model.jobs.messages import DeadLetter, QueueDepth, SubmittedFile
+from sleeper.model.jobs.messages import DeadLetter, QueueDepth, RetriedFiles, SubmittedFile
 from sleeper.model.jobs.statuses import JobStatus
 
 Paths = str | Sequence[str]
@@ -57,6 +57,11 @@ class RemoteJobs:
         """Yield the files that the batcher knows, newest first; at most 1000."""
         found = self._client.get("/sleeper/batcher", pending=pending, limit=1000)["files"]
         return (result_of(SubmittedFile, each) for each in found)
+
+    def retry_files(self, job_ids: Sequence[str] | None = None) -> RetriedFiles:
+        """Have jobs of submitted files that were rejected, or failed for good, be sent again."""
+        body = {"job_ids": None if job_ids is None else [*job_ids]}
+        return result_of(RetriedFiles, self._client.send("POST", "/sleeper/batcher/retry", body))
 
     def job(
         self, job_id: str, *, kind: JobKind | str = JobKind.INGEST, table: str | None = None

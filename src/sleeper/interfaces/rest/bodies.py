@@ -229,6 +229,14 @@ class MessagesBody(Body):
     ] = None
 
 
+class RetriedJobsBody(Body):
+    """Jobs of submitted files that are to be sent again."""
+
+    job_ids: Annotated[
+        list[str] | None, Field(description="Those that are meant; all without it.")
+    ] = None
+
+
 class CompactBody(Body):
     """What to compact."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from sleeper.errors import BadRequest
@@ -208,6 +209,16 @@ def received_too_often(receives: int) -> str:
 # Files that were submitted to the ingest batcher (rules BAT-1 to BAT-3).
 
 
+class FileState(StrEnum):
+    """How far a submitted file is: without a job, in a job, and what became of that job."""
+
+    PENDING = "PENDING"
+    BATCHED = "BATCHED"
+    FINISHED = "FINISHED"
+    REJECTED = "REJECTED"
+    FAILED = "FAILED"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedFile(NotebookHtml):
     """A file that waits to be ingested, or is in a job.
@@ -219,6 +230,8 @@ class SubmittedFile(NotebookHtml):
         received: When it was submitted (aware, UTC).
         expires: When the batcher may forget it (aware, UTC).
         job_id: The job it is in; None while it is pending.
+        state: How far it is; None where nobody asked the tracker.
+        reasons: Why its job was rejected or failed for good, outermost first.
     """
 
     table_id: str
@@ -227,6 +240,23 @@ class SubmittedFile(NotebookHtml):
     received: datetime
     expires: datetime
     job_id: str | None = None
+    state: FileState | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriedFiles(NotebookHtml):
+    """What was put back of jobs that were rejected, or failed for good.
+
+    Attributes:
+        jobs: Jobs that are sent again, each under its id.
+        files: Files in them.
+        missing: Files that are there no longer: they are left out of their jobs, and forgotten.
+    """
+
+    jobs: int
+    files: int
+    missing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

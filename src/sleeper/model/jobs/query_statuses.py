@@ -121,7 +121,7 @@ def query_status(events: Iterable[JobEvent]) -> QueryStatus:
         rows=last.rows_written if last else None,
         locations=last.locations if last else (),
         errors=_errors(state, why),
-        message=next((event.message for event in known if event.message is not None), None),
+        message=_message(known) if state.has_failed else None,
         runs=len([each for each in attempts if each.run is not None]),
         is_given_up=state.has_failed and is_given_up(attempts),
     )
@@ -135,6 +135,10 @@ def _errors(state: QueryState, why: JobEvent | None) -> tuple[str, ...]:
     if why is not None:
         return why.reasons
     return LOST if state.has_failed else ()
+
+
+def _message(events: Iterable[JobEvent]) -> str | None:
+    return next((event.message for event in events if event.message is not None), None)
 
 
 def _rank(attempt: Attempt) -> tuple[int, int, datetime, str]:

@@ -126,6 +126,7 @@ def files_added(commits: Iterable[JobEvent]) -> int:
 T = TypeVar("T")
 
 _ORDER: Final = {kind: at for at, kind in enumerate(JobEventType)}
+_FAILURES: Final = (JobState.REJECTED, JobState.FAILED)
 _COMMITS: Final = (JobEventType.ADDED_FILES, JobEventType.COMMITTED)
 _ENDS: Final = (JobEventType.FINISHED, JobEventType.FAILED, JobEventType.REJECTED)
 
@@ -301,7 +302,7 @@ def job_status(events: Iterable[JobEvent]) -> JobStatus:
         is_given_up=state is JobState.FAILED and is_given_up(attempts),
         input_files=_last(event.input_files for event in known),
         reasons=_reasons(state, attempts),
-        message=_last(event.message for event in known),
+        message=_last(event.message for event in known) if state in _FAILURES else None,
         platform=_last(event.platform for event in known),
         partition_id=_last(event.partition_id for event in known),
     )
@@ -325,7 +326,7 @@ def in_order(events: Iterable[JobEvent]) -> list[JobEvent]:
 
 def _reasons(state: JobState, attempts: Sequence[Attempt]) -> tuple[str, ...]:
     """Return why a job was rejected or has failed: what the last attempt at it says."""
-    if state not in (JobState.REJECTED, JobState.FAILED):
+    if state not in _FAILURES:
         return ()
     last = last_failure(attempts)
     return LOST if last is None else last.reasons

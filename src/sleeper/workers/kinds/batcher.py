@@ -294,7 +294,8 @@ def run_batcher(jobs: InstanceJobs, now: datetime) -> BatcherRound:
     """Make jobs of the files that are due, and send those that were made and not sent yet.
 
     A job is made in one durable step with its files, and sent after that. Killed in between, the
-    next round sends it (rules BAT-4, BAT-5). A table that fails does not keep others waiting.
+    next round sends it (rules BAT-4, BAT-5). A table that fails does not keep others waiting. For a
+    table that is offline jobs are made as well: ingest goes on there.
 
     Args:
         jobs: The instance's jobs.
@@ -307,10 +308,7 @@ def run_batcher(jobs: InstanceJobs, now: datetime) -> BatcherRound:
     tables = jobs.tables.all()
     dropped = store.delete_tables_except({record.table_id for record in tables})
     dropped += store.delete_expired(now)
-    online = {record.table_id for record in tables if record.online}
     for table_id, files in files_by_table(store.pending()).items():
-        if table_id not in online:
-            continue
         try:
             limits = batch_limits(jobs.tables.table(table_id).properties)
             for batch in plan_batches(files, limits, now):

@@ -34,6 +34,7 @@ PATIENCE_S = 20.0
 
 _HOUR_S = 3600.0
 _TIMERS_LOOK_S = 60.0
+_DEAD_LETTERS_S = 600.0
 _DAY_S = 24 * _HOUR_S  # asks a bucket to list results
 
 _log = logging.getLogger(__name__)
@@ -284,7 +285,12 @@ def timers_of(instance: Instance, is_paused: Callable[[], bool]) -> tuple[Timer,
         made = run_batcher(jobs, jobs.recorder.now())
         return f"made {made.jobs:,} jobs of {made.files:,} submitted files" if made.jobs else None
 
+    def note_dead_letters() -> str | None:
+        noted = jobs.note_dead_letters()
+        return f"told the end of {noted:,} jobs whose workers were killed" if noted else None
+
     return (
+        Timer("telling the end of dead letters", _DEAD_LETTERS_S, note_dead_letters),
         Timer("forgetting expired events", _HOUR_S, forget),
         Timer("deleting expired results", _DAY_S, delete_results),
         Timer("making jobs of files", 60.0 * instance.properties.batcher.period_minutes, batch),

@@ -11,7 +11,12 @@ from fastapi.responses import Response
 
 from sleeper.errors import BadRequest
 from sleeper.interfaces.rest.authorization import ADMIN, READ, WRITE, CheckedRoute
-from sleeper.interfaces.rest.bodies import IngestJobBody, MessagesBody, SubmittedFilesBody
+from sleeper.interfaces.rest.bodies import (
+    IngestJobBody,
+    MessagesBody,
+    RetriedJobsBody,
+    SubmittedFilesBody,
+)
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import ServedInstance, served_instance
@@ -60,6 +65,12 @@ def list_submitted_files(
     """List the files that the batcher knows, newest first."""
     found = served_instance(request).instance.jobs.submitted_files(pending=pending)
     return json_answer({"files": [*islice(found, limit)]})
+
+
+@router.post("/batcher/retry", dependencies=[ADMIN], responses=answers({"jobs": 1, "files": 2}))
+def retry_files(body: RetriedJobsBody, request: Request) -> Response:
+    """Have jobs of submitted files that were rejected, or failed for good, be sent again."""
+    return json_answer(served_instance(request).instance.jobs.retry_files(body.job_ids))
 
 
 @router.get("/jobs", dependencies=[READ])

@@ -164,6 +164,34 @@ class DynamoBatcherStore:
         )
         self._write_each([self._delete(BATCHER_JOBS, key)])
 
+    def reopen(self, job_id: str, paths: Sequence[str], queue: QueueName) -> int:
+        """Note a job as unsent again, with some of its files, which expire no longer.
+
+        Killed before the note, files that were left out are forgotten, and the job is not sent.
+        """
+        files = self._files_of(key_text(job_id))
+        kept = [each for each in files if each.path in paths]
+        if not kept or self._tables.get(BATCHER_JOBS, _job_key(job_id)) is not None:
+            return 0
+        self._write_each(
+            self._delete(SUBMITTED_FILES, file_key(job_id, each))
+            for each in files
+            if each.path not in paths
+        )
+        self._write_each(
+            {
+                "Update": {
+                    "TableName": self._tables.name(SUBMITTED_FILES),
+                    "Key": file_key(job_id, each),
+                    "UpdateExpression": "REMOVE ExpiryTime",
+                    "ConditionExpression": "attribute_exists(JobId)",
+                }
+            }
+            for each in kept
+        )
+        noted = self._write_each([self._note(job_id, kept[0].table_id, queue, "unsent")])
+        return len(kept) if noted else 0
+
     def delete_tables_except(self, table_ids: Iterable[str]) -> int:
         """Delete files and unsent jobs of all other tables.
 

@@ -23,6 +23,15 @@ _DELETE_FILES = """
 _DELETE_JOBS = """
     DELETE FROM unsent_job WHERE table_id NOT IN (SELECT value FROM json_each(?))"""
 
+_LEFT_OUT = """
+    DELETE FROM submitted_file
+    WHERE job_id = :job_id AND path NOT IN (SELECT value FROM json_each(:paths))"""
+_REOPEN = """
+    INSERT INTO unsent_job(job_id, table_id, queue)
+    SELECT :job_id, table_id, :queue FROM submitted_file
+    WHERE job_id = :job_id AND path IN (SELECT value FROM json_each(:paths))
+        AND NOT EXISTS (SELECT 1 FROM unsent_job WHERE job_id = :job_id) LIMIT 1"""
+
 _Row = tuple[int, int, str, str, str, int, int]
 
 
@@ -110,6 +119,16 @@ class SqliteBatcherStore:
         """Note that a job was sent."""
         with self._database.writing(durable=True) as connection:
             connection.execute("DELETE FROM unsent_job WHERE job_id = ?", (job_id,))
+
+    def reopen(self, job_id: str, paths: Sequence[str], queue: QueueName) -> int:
+        """Note a job as unsent again, with some of its files."""
+        chosen = {"job_id": job_id, "queue": queue, "paths": json.dumps(list(paths))}
+        with self._database.writing(durable=True) as connection:
+            noted = connection.execute(_REOPEN, chosen).rowcount
+            if not noted:
+                return 0
+            connection.execute(_LEFT_OUT, chosen)
+            return len(_paths_of(connection, job_id))
 
     def delete_tables_except(self, table_ids: Iterable[str]) -> int:
         """Delete files and unsent jobs of all other tables."""
