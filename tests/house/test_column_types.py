@@ -11,7 +11,7 @@ TABLE = ["columns/type_traits.py", "model/column_types.py"]
 
 TIMES = {"is_date", "is_date32", "is_date64", "is_timestamp", "is_time", "is_time32", "is_time64"}
 
-ADVICE = {"engine/arrow_schema.py": {"is_timestamp", "is_time"}}
+ADVICE = {"engine/arrow_schema.py": {"is_timestamp"}}
 """Who asks for times in Arrow to give advice about columns that were refused."""
 
 

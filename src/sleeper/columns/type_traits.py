@@ -93,6 +93,7 @@ class ArrowTraits:
         layout: How columns of values are written.
         limits: What values must lie between so that Python has them; None if Arrow has no others.
         from_python: Converts plain Python objects and None; their classes were checked.
+        from_text: Reads texts of CSV and JSON; None if Arrow's cast does. It raises ArrowInvalid.
     """
 
     arrow: pa.DataType
@@ -108,6 +109,7 @@ class ArrowTraits:
     layout: ColumnLayout
     limits: Limits | None
     from_python: FromPython
+    from_text: Callable[[pa.Array], pa.Array] | None
 
 
 # Which Arrow types are alike.
@@ -208,6 +210,18 @@ def _timestamps(
     return found
 
 
+def _times_of_text(texts: pa.Array) -> pa.Array:
+    """Read times of day, which Arrow reads only as a part of timestamps."""
+    stamps = pc.binary_join_element_wise("1970-01-01", texts, "T")
+    return stamps.cast(pa.timestamp("us")).cast(pa.time64("us"))
+
+
+def _times(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
+    if any(value is not None and value.tzinfo is not None for value in values):
+        raise ValueError("it has a time zone, and a time of day has none")
+    return pa.array(values, want, from_pandas=False)
+
+
 _NOT_AWARE = (
     "it has no time zone, but TimestampType needs one; add it, for example by "
     "value.replace(tzinfo=datetime.UTC)"
@@ -229,6 +243,7 @@ _MICROSECONDS = Limits(
 )
 _BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTE_ARRAY = 0, 1, 2, 4, 5, 6
 _TIMESTAMP = TimeMark(8, {9: "ms", 10: "us"})
+_TIME = TimeMark(7, {7: "ms", 8: "us"})
 
 
 def _row(
@@ -245,6 +260,7 @@ def _row(
     layout: ColumnLayout = _NUMBERS,
     limits: Limits | None = None,
     from_python: FromPython = _converted,
+    from_text: Callable[[pa.Array], pa.Array] | None = None,
 ) -> ArrowTraits:
     return ArrowTraits(
         arrow=arrow,
@@ -260,6 +276,7 @@ def _row(
         layout=layout,
         limits=limits,
         from_python=from_python,
+        from_text=from_text,
     )
 
 
@@ -362,6 +379,18 @@ _ROWS: Final = (
         is_of=pa.types.is_boolean,
         physical=_BOOLEAN,
         layout=OTHER_LAYOUT,
+    ),
+    _row(
+        Primitive.TIME,
+        pa.time64("us"),
+        takes=pa.types.is_time,
+        is_of=pa.types.is_time,
+        physical=_INT64,
+        renamed_from=pa.types.is_time,
+        mark=_TIME,
+        numbers=pa.int64(),
+        from_python=_times,
+        from_text=_times_of_text,
     ),
 )
 

@@ -104,7 +104,7 @@ def _element_type(column: pa.Field, given: pa.DataType) -> Primitive | DecimalTy
 def _advice(have: pa.DataType) -> str:
     if have == pa.uint64():
         return "cast it to int64 if its values fit, or to decimal128(20, 0)"
-    if pa.types.is_time(have) or pa.types.is_duration(have):
+    if pa.types.is_duration(have):
         return "cast it to int64"
     if pa.types.is_struct(have):
         return "make a column of each of its fields"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache, partial
@@ -30,7 +30,8 @@ class Primitive(Enum):
     """A type without parameters; the value is its name in JSON.
 
     `TimestampType` is a time in UTC, `TimestampNtzType` a time without a zone; both
-    count microseconds. Floats are values only: -0.0 and NaN have no agreed order.
+    count microseconds. `TimeType` is a time of day in microseconds, a value only. So are floats:
+    -0.0 and NaN have no agreed order.
     """
 
     INT = "IntType"
@@ -43,6 +44,7 @@ class Primitive(Enum):
     FLOAT = "FloatType"
     DOUBLE = "DoubleType"
     BOOLEAN = "BooleanType"
+    TIME = "TimeType"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class TypeTraits:
         wanted: What a value must be, for messages.
         accepts: Whether objects of a class can be values; their values are not checked.
         spark: The name of Spark's class of the type. Decimals have parameters, and no name here.
+        spark_setting: The setting that a session needs to be "true" for the type; None for none.
         spark_takes_values: Whether Spark makes a literal of a Python value; else of its text.
         key: What keys need; None if the type has no order that all engines agree on.
         is_number: Whether values can be added.
@@ -119,6 +122,7 @@ class TypeTraits:
     wanted: str
     accepts: Callable[[type], bool]
     spark: str | None
+    spark_setting: str | None = None
     spark_takes_values: bool = False
     key: KeyTraits | None = None
     is_number: bool = False
@@ -178,6 +182,10 @@ def _is_date(cls: type) -> bool:
 
 def _is_timestamp(cls: type) -> bool:
     return issubclass(cls, datetime) and not is_null_class(cls)
+
+
+def _is_time_of_day(cls: type) -> bool:
+    return issubclass(cls, time)
 
 
 def _is_decimal(cls: type) -> bool:
@@ -437,6 +445,13 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
         wanted="True or False",
         accepts=_is_boolean,
         spark="BooleanType",
+    ),
+    Primitive.TIME: TypeTraits(
+        wanted="a datetime.time without a time zone",
+        accepts=_is_time_of_day,
+        spark="TimeType",
+        spark_setting="spark.sql.timeType.enabled",
+        is_ordered=True,
     ),
 }
 """The row of each type without parameters."""

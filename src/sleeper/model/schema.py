@@ -30,6 +30,7 @@ __all__ = [
     "MapType",
     "Primitive",
     "Schema",
+    "plain_kinds",
     "type_from_json",
     "type_to_json",
     "type_to_text",
@@ -267,6 +268,17 @@ def type_from_json(value: object) -> FieldType:
         case {"DecimalType": {"precision": int() as precision, "scale": int() as scale}}:
             return DecimalType(precision, scale)
     raise SchemaInvalid(f"Unknown type {json.dumps(value, default=repr)}")
+
+
+def plain_kinds(kind: FieldType) -> tuple[Primitive | DecimalType, ...]:
+    """Return a type itself, or the types of what is in a list or a map."""
+    match kind:
+        case ListType(element):
+            return (element,)
+        case MapType(key, value):
+            return (key, value)
+        case Primitive() | DecimalType():
+            return (kind,)
 
 
 def type_to_json(kind: FieldType) -> str | dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sleeper.errors import BadRequest, MissingExtra
+from sleeper.model.column_types import TYPE_TRAITS
 from sleeper.spark.java import find_java
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -144,6 +145,7 @@ def local_settings(
         "spark.local.dir": temp_folder or tempfile.gettempdir(),
         "spark.sql.shuffle.partitions": str(max(16, 4 * cores)),
         "spark.sql.session.timeZone": "UTC",
+        **{each.spark_setting: "true" for each in TYPE_TRAITS.values() if each.spark_setting},
         "spark.python.worker.reuse": "true",
         # "default": what the user or spark-defaults.conf says in extraJavaOptions comes after it.
         "spark.driver.defaultJavaOptions": _QUICK_COMPILER,

@@ -19,6 +19,7 @@ from sleeper.model.queries import (
 )
 from sleeper.model.ranges import Region
 from sleeper.spark.data_source.open_table import SparkTable, TableFiles
+from sleeper.spark.data_source.schema import check_session
 from sleeper.spark.frames import to_frame
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.versions import version_as_of
@@ -43,6 +44,7 @@ def to_spark(
     version = checked_as_of(as_of)
     found = asked_regions_of(table, key, keys, range, regions, prefix)
     source, context = open_for_spark(table), table.context
+    check_session(spark, table.schema)
     options = {"instance": context.url, "table": table.name}
     if context.allow_functions:
         options["allow_functions"] = ",".join(context.allow_functions)

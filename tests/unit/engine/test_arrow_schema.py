@@ -107,6 +107,8 @@ class TestFromArrow:
             (pa.date64(), Primitive.DATE),
             (pa.timestamp("ns", "Europe/Paris"), Primitive.TIMESTAMP),
             (pa.timestamp("s"), Primitive.TIMESTAMP_NTZ),
+            (pa.time32("ms"), Primitive.TIME),
+            (pa.time64("ns"), Primitive.TIME),
             (pa.decimal256(38, 3), DecimalType(38, 3)),
             (pa.large_list(pa.int16()), ListType(Primitive.INT)),
             (pa.list_(pa.float64(), 3), ListType(Primitive.DOUBLE)),
@@ -124,7 +126,6 @@ class TestFromArrow:
         ("arrow", "advice"),
         [
             (pa.uint64(), "int64"),
-            (pa.time64("us"), "int64"),
             (pa.duration("s"), "int64"),
             (pa.struct([("x", pa.int32())]), "column of each of its fields"),
             (pa.null(), "only nulls"),

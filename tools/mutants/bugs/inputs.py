@@ -18,6 +18,14 @@ DICTS = ("tests/unit/engine/inputs/test_sources.py", "-k", "TestDicts")
 
 BUGS = (
     Bug(
+        name="zones-of-times-of-day-dropped",
+        breaks="The time zone of a time of day is dropped.",
+        module="columns/type_traits.py",
+        right="    if any(value is not None and value.tzinfo is not None for value in values):",
+        wrong="    if any(value is not None and value.tzname() == want for value in values):",
+        tests=("tests/stories/test_times_of_day.py",),
+    ),
+    Bug(
         name="list-views-cast-by-arrow",
         breaks="A large list view ends the process.",
         module="columns/exact_cast.py",

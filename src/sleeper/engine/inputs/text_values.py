@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.columns.type_traits import is_text
+from sleeper.columns.type_traits import arrow_traits, is_text
 from sleeper.engine.panics import translated_panics
 
 
@@ -119,6 +119,9 @@ def _converted(column: pa.Array, want: pa.DataType) -> pa.Array:
         return column
     if pa.types.is_binary(want):
         return _bytes(column)
+    row = arrow_traits(want)
+    if row is not None and row.from_text is not None:
+        return row.from_text(column)
     return _floats(column, want) if pa.types.is_floating(want) else column.cast(want)
 
 
@@ -177,7 +180,9 @@ def _why(value: Any, want: pa.DataType, reason: str) -> str:
     if "zone offset" in reason:
         return "it has no time zone, and the field needs one: write it with Z or an offset"
     if pa.types.is_temporal(want):
-        return "dates and timestamps are ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z"
+        return (
+            "dates and times are ISO 8601, such as 2026-01-31, 2026-01-31T12:00:00Z or 12:00:00.5"
+        )
     return reason.splitlines()[0].rpartition(": ")[2]
 
 

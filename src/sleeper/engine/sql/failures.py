@@ -74,6 +74,9 @@ _AGGREGATE: Final = re.compile(
 )
 
 
+_TIME_OF_DAY: Final = re.compile(r"Cannot infer common argument type .*\bTime(?:32|64)\(")
+
+
 def _reason(text: str, columns: Sequence[str]) -> str:
     if _AGGREGATE.search(text):
         return (
@@ -91,6 +94,11 @@ def _reason(text: str, columns: Sequence[str]) -> str:
             "it has several lists (IN) of one column, which are compared as they are written, and "
             "then coalesce, nvl, nvl2, now, current_date and arrow_cast are not known: use CASE "
             "and CAST, or one list"
+        )
+    if _TIME_OF_DAY.search(text):
+        return (
+            f"{_shortened(text)}. Compare a time of day with its text, such as at > '12:00:00', or "
+            "with arrow_cast('12:00:00', 'Time64(Microsecond)')"
         )
     if "Cast error: Cannot cast string" in text:
         return (

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sleeper.errors import QueryInvalid
-from sleeper.model.column_types import TYPE_TRAITS
+from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.model.column_types import TYPE_TRAITS, traits_of
 from sleeper.model.queries import checked_columns
-from sleeper.model.schema import DecimalType, FieldType, ListType, MapType, Primitive, Schema
+from sleeper.model.schema import (
+    DecimalType,
+    FieldType,
+    ListType,
+    MapType,
+    Primitive,
+    Schema,
+    plain_kinds,
+)
 
 if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
     from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 
@@ -30,6 +39,23 @@ def to_spark_schema(schema: Schema, columns: Sequence[str] | None = None) -> T.S
     fields = {field.name: field for field in schema.fields}
     wanted = [fields[name] for name in checked_columns(schema, columns)]
     return T.StructType([T.StructField(f.name, to_spark_type(f.type), f.nullable) for f in wanted])
+
+
+def check_session(spark: SparkSession, schema: Schema) -> None:
+    """Check that a session has the settings that the types of a schema need.
+
+    Raises:
+        BadRequest: it lacks one.
+    """
+    for field in schema.fields:
+        for kind in plain_kinds(field.type):
+            traits = traits_of(kind)
+            name = None if traits is None else traits.spark_setting
+            if name is not None and str(spark.conf.get(name, "false")).lower() != "true":
+                raise BadRequest(
+                    f"Spark has the type of field {field.name!r} only where the session's setting "
+                    f'{name} is true: spark.conf.set("{name}", "true")'
+                )
 
 
 def to_spark_type(kind: FieldType) -> T.DataType:

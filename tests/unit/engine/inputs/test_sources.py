@@ -107,7 +107,7 @@ class TestPaths:
 
     def test_are_refused_when_a_folder_has_no_parquet(self, tmp_path):
         """An empty folder is a mistake, not empty input."""
-        (tmp_path / "data.csv").touch()
+        (tmp_path / "data.txt").touch()
 
         with pytest.raises(InputNotFound, match=r"no \*\.parquet"):
             open_source(tmp_path, ARROW)
