@@ -197,6 +197,31 @@ def test_a_file_in_a_bucket_is_read_like_one_here(aws_endpoint, bucket, form):
         table.ingest(f"{instance.url}/none.{form}")
 
 
+def test_patterns_and_folders_in_a_bucket_are_read_like_those_here(aws_endpoint, bucket):
+    """Names that begin with a sign of hidden ones are left out."""
+    instance = sleeper.create_instance(f"s3://{bucket}/patterns-{uuid.uuid4().hex}")
+    names = ["in/a.csv", "in/b.csv", "in/2026/c.csv", "in/_d.csv", "in/2026/_x/e.csv", "in/f.txt"]
+    for number, name in enumerate(names):
+        instance._context.objects.put(name, f"id,n\n{number},{number}\n".encode())
+    wanted = {
+        "in/*.csv": [0, 1],
+        "in/[b-z].csv": [1],
+        "in/20??/*": [2],
+        "in/**/*.csv": [0, 1, 2],
+        "in": [0, 1, 2],
+        "in/": [0, 1, 2],
+    }
+
+    for pattern, ids in wanted.items():
+        schema = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+        table = instance.create_table(uuid.uuid4().hex, schema, row_keys=["id"])
+        table.ingest(f"{instance.url}/{pattern}")
+        assert [row["id"] for row in table.rows()] == ids, pattern
+
+    with pytest.raises(InputRefused, match="there is no object"):
+        table.ingest(f"{instance.url}/in/*.parquet")
+
+
 class TestColumns:
     """Columns are checked as those of Parquet files are."""
 
