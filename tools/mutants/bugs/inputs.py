@@ -42,6 +42,14 @@ BUGS = (
         tests=CASTS,
     ),
     Bug(
+        name="long-line-read-whole",
+        breaks="A line that becomes large takes all memory before it is refused.",
+        module="engine/inputs/text_files.py",
+        right="if len(waiting) > _BLOCK_BYTES:",
+        wrong="if len(waiting) > 1 << 40:",
+        tests=("tests/hostile/test_files.py", "-k", "little_memory and value"),
+    ),
+    Bug(
         name="empty-columns-without-a-type",
         breaks="A column of CSV without values has no type, and no table is made.",
         module="engine/inputs/data_schema.py",

@@ -66,6 +66,22 @@ BUGS = (
         tests=("tests/unit/interfaces/rest/test_request_limits.py", "-k", "double_headers"),
     ),
     Bug(
+        name="bodies-may-trickle",
+        breaks="Bodies that come byte by byte keep everybody else out.",
+        module="interfaces/rest/request_limits.py",
+        right="min(now + self.idle_s, self.ends_at)",
+        wrong="now + self.idle_s",
+        tests=("tests/hostile/test_clients.py", "-k", "trickle"),
+    ),
+    Bug(
+        name="texts-of-others-begin-lines",
+        breaks="A name with a newline makes a line of the log.",
+        module="interfaces/cli/stderr.py",
+        right="visible(message) if self.with_time else message",
+        wrong="message",
+        tests=("tests/hostile/test_logs.py", "-k", "begins_no_line"),
+    ),
+    Bug(
         name="expired-token-accepted",
         breaks="A token is accepted in the second in which it expires.",
         module="interfaces/rest/tokens.py",

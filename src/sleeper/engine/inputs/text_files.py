@@ -40,6 +40,8 @@ from sleeper.ports.objects import InputStore
 
 _CODECS: Final = {"gz": "gzip", "zst": "zstd", "bz2": "bz2", "lz4": "lz4"}
 _BLOCK_BYTES: Final = 8 << 20
+_LONG_LINE: Final = "straddling"
+"""What pyarrow says of a line that does not fit into a block."""
 """Bytes that are parsed at once. A row may not be longer."""
 _CSV_ROW = re.compile(
     r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL
@@ -291,6 +293,8 @@ def _first_bad_line(
             if (bad := _bad_among(lines, schema, unexpected, maps)) is not None:
                 return begun + bad[0] + 1, bad[1]
             begun += len(lines) if whole else 0
+            if len(waiting) > _BLOCK_BYTES:  # to read it whole might take all memory
+                return begun + 1, _LONG_LINE
     bad = _bad_among([waiting], schema, unexpected, maps)
     return None if bad is None else (begun + 1, bad[1])
 
@@ -451,7 +455,7 @@ def _refuse_csv(path: str, reason: str, names: Sequence[str], csv: CsvOptions) -
 def _refuse(path: str, reason: str, *, misfit: bool = False) -> NoReturn:
     kind = "CSV" if _kind(path) == "csv" else "JSON lines"
     first = reason.splitlines()[0] if reason else "no reason is known"
-    if "straddling" in first:
+    if _LONG_LINE in first:
         first = f"a row is longer than {_BLOCK_BYTES >> 20} MiB"
     text = f"{shown(path)} cannot be read as {kind}: {first}. Nothing was ingested."
     raise InputSchemaMismatch(text) if misfit else InputUnreadable(text)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Any, Literal
 
 import click
@@ -49,7 +50,10 @@ class _Stderr(logging.Handler):
 
 
 class _Text(logging.Formatter):
-    """Formats `sleeper: warning: ...` in commands; with time and level in services."""
+    """Formats `sleeper: warning: ...` in commands; with time and level in services.
+
+    In services a message is one line, and the lines of a trace are indented.
+    """
 
     def __init__(self, *, with_time: bool) -> None:
         super().__init__()
@@ -58,8 +62,12 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         start = f"{_time(record)} {record.levelname:<7}" if self.with_time else "sleeper:"
         level = "" if self.with_time else f"{record.levelname.lower()}: "
-        text = f"{start} {level}{record.getMessage()}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        message = record.getMessage()
+        text = f"{start} {level}{visible(message) if self.with_time else message}"
+        if record.exc_info:
+            # Indented, for a text of others in it may look as a line of this log.
+            text += "\n" + indent(self.formatException(record.exc_info), "  ", lambda _: True)
+        return text
 
 
 class _Json(logging.Formatter):
@@ -74,7 +82,9 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
-        return json.dumps(document, ensure_ascii=False)
+        text = json.dumps(document, ensure_ascii=False)
+        # What is not printable would be escaped as no JSON has it.
+        return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 class LogOutput:

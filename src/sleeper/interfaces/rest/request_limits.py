@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ class RequestLimits:
         answer_bytes: Bytes of such an answer.
         time_s: Seconds from the request's first byte to the last one of its answer.
         idle_s: Seconds that a client may send or take nothing.
+        body_s: Seconds in which a body must be whole, but for an upload.
     """
 
     requests: int = 64
@@ -64,6 +66,7 @@ class RequestLimits:
     answer_bytes: int = 32 << 20
     time_s: float = 600
     idle_s: float = 30
+    body_s: float = 60
 
     def bytes_of(self, path: str) -> int:
         """Return how many bytes the body of a request may have."""
@@ -95,6 +98,8 @@ class LimitedRequests:
         limits = self._limits
         request = _Request(receive, send, limits.bytes_of(scope["path"]))
         request.idle_s = limits.idle_s
+        if _UPLOADS.fullmatch(scope["path"]) is None:
+            request.ends_at = asyncio.get_running_loop().time() + limits.body_s
         request.knows_ends = scope.get("http_version") != "1.0"
         request.has_body = any(
             name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
@@ -162,6 +167,7 @@ class _Request:
         self._is_whole = False
         self.bytes_max = bytes_max
         self.idle_s = 30.0
+        self.ends_at = math.inf
         self.has_body = False
         self.is_answered = False
         self.is_over = False
@@ -176,11 +182,16 @@ class _Request:
         if self._is_whole:
             return await self._receive()
         try:
-            async with asyncio.timeout(self.idle_s):
+            now = asyncio.get_running_loop().time()
+            async with asyncio.timeout_at(min(now + self.idle_s, self.ends_at)):
                 message = await self._receive()
         except TimeoutError:
+            late = asyncio.get_running_loop().time() >= self.ends_at
             raise HTTPException(
-                HTTPStatus.REQUEST_TIMEOUT, f"nothing of the body came for {self.idle_s:g} s"
+                HTTPStatus.REQUEST_TIMEOUT,
+                "the body came too slowly"
+                if late
+                else f"nothing of the body came for {self.idle_s:g} s",
             ) from None
         self._received += len(message.get("body", b""))
         self._is_whole = not message.get("more_body", False)
