@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,9 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.driver_process import run_driver
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
-from sleeper.workers.kinds.bulk_import import where_jobs_run
+from sleeper.workers.driver_run import reported_run
+from sleeper.workers.job import JobOutcome, RunContext
+from sleeper.workers.kinds.bulk_import import BulkImportWork, where_jobs_run
 from sleeper.workers.stop_signal import Interrupted
 from tests.stories.test_ingest_jobs import SCHEMA, instance, work, written
 from tests.stories.test_serving import until
@@ -87,6 +91,35 @@ def test_where_jobs_of_a_queue_run_is_told(queue, properties, where):
     values = {f"sleeper.bulk.import.{name}": value for name, value in properties.items()}
 
     assert where_jobs_run(QueueName(queue), InstanceProperties(values)) == where
+
+
+def test_a_driver_that_leaves_its_commit_to_the_committer_is_logged_with_its_figures(
+    instance, tmp_path, monkeypatch, caplog
+):
+    """Given a driver's run of three rows, then the log and the task have them, and so has the job."""
+    caplog.set_level(logging.INFO)
+    instance.table("numbers").set_properties(
+        {"sleeper.table.statestore.commit.async.enabled": True}
+    )
+
+    def driver(work_: BulkImportWork, run: RunContext) -> JobOutcome:
+        table, place = instance.table("numbers"), f"bulk_import/{work_.job_id}-{run.run_id}.json"
+        send = partial(instance.jobs.send_commit, table, task_id=run.run_id, run_id=run.run_id)
+        with reported_run(instance, table.table_id, work_.job, place, has_worker=True) as reported:
+            reported(table.bulk_import(work_.job.paths, work_.job_id, send_commit=send))
+        return JobOutcome(is_finished=False)
+
+    monkeypatch.setattr(BulkImportWork, "run", driver)
+    instance.jobs.submit_bulk_import("numbers", written(tmp_path / "a.parquet", 1, 2, 3), "a")
+    work(instance, "bulk-import")
+
+    assert "3 rows read, 3 written, transaction of the committer" in caplog.text
+    status = instance.jobs.job("a")
+    assert (status.state, len(status.runs)) == (JobState.UNCOMMITTED, 1)
+    (task,) = instance.jobs.tasks("ingest")
+    assert (task.jobs, task.rows_read, task.rows_written) == (1, 3, 3)
+    work(instance, "commit")
+    assert instance.jobs.job("a").state is JobState.FINISHED
 
 
 def test_all_reasons_are_named_at_once(instance):

@@ -407,6 +407,53 @@ def test_events_have_upstreams_attributes(dynamo, tables):
     assert item["InputFilesCount"]["N"] == "2"
 
 
+def test_the_commit_of_a_compaction_has_its_time(dynamo, tables):
+    """As upstream's clients read it (rule TRK-8)."""
+    tracker = DynamoTracker(tables, now=lambda: NOON, pause=pause)
+    committed = event(kind=JobKind.COMPACTION, type=JobEventType.COMMITTED, transaction=9)
+
+    tracker.record([committed], expires=LATER)
+
+    [item] = dynamo.scan(TableName=tables.name(job_updates(JobKind.COMPACTION)))["Items"]
+    assert (item["UpdateType"]["S"], item["CommitTime"]["N"]) == ("committed", "1777896000123")
+
+
+@pytest.mark.parametrize(("busy_s", "rates"), [(4.0, (25.0, 12.5)), (0.0, (None, None))])
+def test_a_finished_task_has_its_rates(dynamo, tables, busy_s, rates):
+    """Rows a second of the seconds spent on jobs; none without any (rule TRK-6)."""
+    tracker = DynamoTracker(tables, now=lambda: NOON, pause=pause)
+    done = task_event(is_finished=True, jobs=2, rows_read=100, rows_written=50, busy_s=busy_s)
+
+    tracker.record([done], expires=LATER)
+
+    [item] = dynamo.scan(TableName=tables.name(task_status(done.kind)))["Items"]
+    found = [item.get(name) for name in ("ReadRate", "WriteRate")]
+    assert tuple(None if each is None else float(each["N"]) for each in found) == rates
+
+
+def test_rejected_jobs_are_found_by_upstreams_index(dynamo, tables):
+    """By what was said of them last; a job that is accepted later is rejected no longer (TRK-7)."""
+    tracker = DynamoTracker(tables, now=lambda: NOON, pause=pause)
+    for job_id, types in {
+        "refused": (JobEventType.REJECTED,),
+        "mended": (JobEventType.REJECTED, JobEventType.ACCEPTED, JobEventType.STARTED),
+        "spoilt": (JobEventType.ACCEPTED, JobEventType.FAILED, JobEventType.REJECTED),
+        "unknown": (JobEventType.STARTED,),
+    }.items():
+        for type_ in types:
+            tracker.record([event(type=type_, job_id=job_id)], expires=LATER)
+
+    found = dynamo.query(
+        TableName=tables.name(job_lookup(JobKind.INGEST)),
+        IndexName="by-validation",
+        KeyConditionExpression="LastValidationResult = :rejected",
+        ExpressionAttributeValues={":rejected": {"S": "REJECTED"}},
+    )["Items"]
+
+    assert {item["JobId"]["S"] for item in found} == {"refused", "spoilt"}
+    assert all(item["TableId"]["S"] for item in found)
+
+
 def test_a_submission_of_many_files_that_fails_is_completed_by_its_next_delivery(dynamo_endpoint):
     """Groups of 50 are stored all or none."""
     faults = Faults(dynamo_endpoint, "killed before", 2)
