@@ -153,3 +153,15 @@ def test_what_tables_are_made_of_has_no_name(instance, statement):
         instance.sql(statement)
 
     assert instance.sql("SELECT stored.k FROM t AS stored LIMIT 1").to_pylist()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT '\0'", 'SELECT k AS "a\0b" FROM t', "SELECT s || '\0' FROM t GROUP BY s || '\0'"],
+)
+def test_a_zero_byte_in_the_name_of_a_column_is_refused(instance, statement):
+    """Arrow has no such names; as a value it is answered."""
+    with pytest.raises(QueryInvalid, match="zero byte in its name"):
+        instance.sql(statement)
+
+    assert instance.sql("SELECT '\0' AS a").to_pylist() == [{"a": "\0"}]

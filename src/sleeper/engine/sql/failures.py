@@ -69,6 +69,7 @@ def _panic(text: str) -> str:
 
 
 _ONLY_REWRITTEN: Final = re.compile(r"should have been simplified|on a simplified")
+_NUL_IN_NAME: Final = "not allowed in name"
 _AGGREGATE: Final = re.compile(
     r"Physical plan does not support logical expression (?:Aggregate|Window)Function"
 )
@@ -83,6 +84,8 @@ def _reason(text: str, columns: Sequence[str]) -> str:
             "a condition is about one row, and cannot have functions over many rows such as "
             "count(*): use Table.sql() with GROUP BY and HAVING"
         )
+    if _NUL_IN_NAME in text:
+        return "a column of the result has a zero byte in its name: name it, as in SELECT ... AS a"
     if NOT_FINITE in text:
         return NOT_FINITE
     missing = _NO_FIELD.search(text)

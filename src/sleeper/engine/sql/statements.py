@@ -132,7 +132,8 @@ class Statement:
         self._no_such_table = no_such_table
         self._planned_text = self._text = as_written(text)
         self._plan()
-        given = self._frame.schema()
+        with self._translated():
+            given = self._frame.schema()
         self._names = given.names
         if may_need_rewriting(self._logical):
             self._rewrite(given)
