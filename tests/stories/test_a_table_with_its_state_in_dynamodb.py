@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.errors import CommitTooLarge, ObjectNotFound, PropertiesInvalid, VersionNotFound
+from sleeper.errors import (
+    CommitTooLarge,
+    ObjectNotFound,
+    PropertiesInvalid,
+    TableAlreadyExists,
+    TableNotFound,
+    VersionNotFound,
+)
 from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -104,12 +111,8 @@ def test_a_compaction_has_as_many_inputs_as_a_commit_may_replace(instance):
 
 
 def test_what_a_commit_cannot_hold_is_refused_with_what_to_do(instance):
-    """Given split points, an ingest or a reinitialisation of too many, then nothing changes."""
+    """Given an ingest or a reinitialisation of too many, then nothing changes."""
     properties = {STORE: "sleeper.statestore.dynamodb.DynamoDBStateStore"}
-    with pytest.raises(CommitTooLarge, match=r"at most 99 .* fewer leaves .* migrate-state"):
-        instance.create_table(
-            "wide", SCHEMA, row_keys=["n"], split_points=[*range(60)], properties=properties
-        )
     properties["sleeper.table.ingest.file.writing.strategy"] = "one_file_per_leaf"
     narrow = instance.create_table(
         "narrow", SCHEMA, row_keys=["n"], split_points=[*range(1, 50)], properties=properties
@@ -123,6 +126,35 @@ def test_what_a_commit_cannot_hold_is_refused_with_what_to_do(instance):
 
     assert [each.name for each in instance.tables()] == ["narrow", "numbers"]
     assert keys_of(narrow) == [*range(50)]
+
+
+@pytest.mark.parametrize("split_points", [48, 49, 50, 59, 260])
+def test_a_new_table_has_any_number_of_leaves(instance, split_points):
+    """What one commit cannot hold is written in several, before the table can be seen.
+
+    Given a name that is taken then, or a table that is used as any other, then all is as it was
+    with few leaves.
+    """
+    points = [10 * n for n in range(split_points)]
+    properties = {STORE: "DynamoDBStateStore"}
+    table = instance.create_table(
+        "wide", SCHEMA, row_keys=["n"], split_points=points, properties=properties
+    )
+
+    assert len([*table.state().tree.leaves()]) == split_points + 1
+    assert table.state().number == 1
+    assert sleeper.connect(instance.url).table("wide").state().tree == table.state().tree
+    assert table.ingest(rows(*points[:40]), job_id="first").transaction == 2
+    assert table.ingest(rows(*points[:40]), job_id="first").already_committed
+    assert keys_of(sleeper.connect(instance.url).table("wide")) == points[:40]
+    assert table.properties.state_store == "DynamoDBStateStore"
+    with pytest.raises(TableAlreadyExists):
+        instance.create_table(
+            "wide", SCHEMA, row_keys=["n"], split_points=points, properties=properties
+        )
+    instance.delete_table("wide")
+    with pytest.raises(TableNotFound):
+        table.count()
 
 
 def test_few_rows_of_many_leaves_are_committed_as_one_file(instance):

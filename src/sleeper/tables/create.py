@@ -1,7 +1,7 @@
 """Creates a table (rule TBL-1).
 
 1. schema, name and properties are checked, and make the table's record
-2. the partitions are committed to the table's state
+2. the partitions are committed to the table's state, or begin it if there are too many for a commit
 3. the record is added to the index; from then on the table exists
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sleeper.engine.inputs.data_schema import schema_of
-from sleeper.errors import PropertiesInvalid, TableAlreadyExists
+from sleeper.errors import CommitTooLarge, PropertiesInvalid, TableAlreadyExists
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.split_points_file import read_split_points
 from sleeper.model.known_properties.catalogue import (
@@ -36,7 +37,9 @@ from sleeper.model.tables import (
 )
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import TableIndex
+from sleeper.state.moves import SetSchema
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import store_of
@@ -167,5 +170,17 @@ def add_table(
     if index.by_name(record.name) is not None:
         raise TableAlreadyExists(f"table {record.name!r} exists already; choose another name")
     tree = tree_from_split_points(schema, split_points, new_id=new_id)
-    store.commit(InitialisePartitions(partitions=tuple(tree.partitions.values())))
+    first = InitialisePartitions(partitions=tuple(tree.partitions.values()))
+    try:
+        store.commit(first)
+    except CommitTooLarge:  # nobody reads this state before the index has the table
+        store.begin_with(_first_state(first, schema, store))
     index.add(record)
+
+
+def _first_state(first: InitialisePartitions, schema: Schema, store: StateStore) -> TableState:
+    """Return the state after the first commit of a table."""
+    at = store.time()
+    empty = replace(store.state(), number=1, at=at)
+    named = SetSchema(schema_id=empty.schema_id, schema=schema.as_stored()).fold(empty, at)
+    return first.apply(named, at)

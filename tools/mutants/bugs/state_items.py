@@ -13,6 +13,14 @@ REVISIONS = "storage/aws/state/dynamo_revisions.py"
 
 BUGS = (
     Bug(
+        name="wide-table-without-its-schema",
+        breaks="The first state of a table of many leaves lacks the schema.",
+        module="tables/create.py",
+        right="    return first.apply(named, at)\n",
+        wrong="    return first.apply(empty, at)\n",
+        tests=("tests/unit/tables/test_small_commits.py", "-k", "more_leaves"),
+    ),
+    Bug(
         name="state-read-by-half",
         breaks="A reader does not notice a commit between two pages of items.",
         module=REVISIONS,
