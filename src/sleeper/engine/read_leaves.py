@@ -146,7 +146,7 @@ def read_leaves(
             reading.processing,
             reading.schema,
             now_ms=now_ms,
-            overflow=aggregations.Overflow.LIMIT,
+            overflow=aggregations.overflow_of_queries(reading.processing),
         )
         for batch in rows:
             yield batch.select(columns)

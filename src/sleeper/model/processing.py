@@ -31,6 +31,7 @@ End = Literal["first", "last"]
 
 FILTERS: Final = "sleeper.table.filters"
 AGGREGATIONS: Final = "sleeper.table.aggregations"
+SUMS_TOO_LARGE: Final = "sleeper.table.sums.too.large"
 FUNCTION: Final = "sleeper.table.function"
 
 _KNOW_NULLS = ("first", "last", "count")
@@ -99,11 +100,14 @@ class Processing:
         filters: A row is kept if every filter keeps it.
         aggregations: One for every value field, or none at all.
         function: Applied to the remaining rows; None for no function.
+        refuses_large_sums: Whether a query is refused for a sum of decimals that does not fit its
+            field.
     """
 
     filters: tuple[AgeOff, ...] = ()
     aggregations: tuple[Aggregation, ...] = ()
     function: TableFunction | None = None
+    refuses_large_sums: bool = False
 
     def allowing(self, patterns: Iterable[str]) -> Processing:
         """Return a copy whose function may run if a pattern matches its module."""

@@ -228,7 +228,7 @@ class _View(NamedTuple):
         rows = self.merge(tables)
         if reading.processing.is_identity or not rows.num_rows:
             return rows
-        from sleeper.engine.processing.aggregations import Overflow
+        from sleeper.engine.processing.aggregations import overflow_of_queries
         from sleeper.engine.processing.process import process
 
         batches = process(
@@ -236,7 +236,7 @@ class _View(NamedTuple):
             reading.processing,
             reading.schema,
             now_ms=self.now_ms,
-            overflow=Overflow.LIMIT,
+            overflow=overflow_of_queries(reading.processing),
         )
         return pa.Table.from_batches(batches, rows.schema)
 

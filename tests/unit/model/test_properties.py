@@ -185,6 +185,7 @@ class TestKnownProperties:
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",
             "sleeper.table.function",
+            "sleeper.table.sums.too.large",
             "sleeper.table.ingest.memory",
             "sleeper.table.job.id.retention.days",
             "sleeper.table.gc.orphan.age.minutes",

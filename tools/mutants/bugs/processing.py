@@ -8,6 +8,14 @@ PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/pr
 
 BUGS = (
     Bug(
+        name="large-sums-always-limited",
+        breaks="A query by key shows the limit of the type where the table refuses such sums.",
+        module="tables/read_rows.py",
+        right="overflow=overflow_of_queries(reading.processing)",
+        wrong="overflow=overflow_of_queries(type(reading.processing)())",
+        tests=("tests/stories/test_sums_too_large.py",),
+    ),
+    Bug(
         name="order-of-groups-trusted",
         breaks="Entries of maps come into other rows, where Arrow groups them in another order.",
         module="engine/processing/aggregations.py",

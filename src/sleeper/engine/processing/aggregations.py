@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from sleeper.columns.type_traits import TRAITS_BY_ID
 from sleeper.errors import SchemaInvalid
-from sleeper.model.processing import Aggregation, Processing
+from sleeper.model.processing import SUMS_TOO_LARGE, Aggregation, Processing
 from sleeper.model.schema import Schema
 
 # ---------------------------------------------------------------- decimal sums
@@ -42,12 +42,18 @@ class Overflow(Enum):
     Attributes:
         REFUSE: Raise an error. For new rows.
         KEEP_APART: Do not combine the rows, so that nothing is lost. For rows that are rewritten.
-        LIMIT: Return the nearest value of the type, and log a warning. For queries.
+        LIMIT: Return the nearest value of the type, and log a warning. For queries of tables whose
+            properties do not say otherwise.
     """
 
     REFUSE = "refuse"
     KEEP_APART = "keep apart"
     LIMIT = "limit"
+
+
+def overflow_of_queries(processing: Processing) -> Overflow:
+    """Return what a query of a table does with such sums."""
+    return Overflow.REFUSE if processing.refuses_large_sums else Overflow.LIMIT
 
 
 class DecimalSums:
@@ -117,9 +123,11 @@ class DecimalSums:
             _log.warning(
                 "the sum of field %r does not fit its type %s: the limit of the type is returned "
                 "instead. No row is lost: ingest rows that correct it, or create a table whose "
-                "field has more digits, and load it from the sources of this one.",
+                "field has more digits, and load it from the sources of this one. With %s=refuse "
+                "such queries are refused.",
                 field.name,
                 field.type,
+                SUMS_TOO_LARGE,
             )
         return _limited(column, field.type)
 

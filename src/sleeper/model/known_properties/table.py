@@ -80,6 +80,14 @@ class DefinitionProperties:
         "line. Spark's workers run what the driver allows.",
         since="ours",
     )
+    sums_too_large: str = setting(
+        "table.sums.too.large",
+        "limit",
+        one_of("limit", "refuse"),
+        "What a query gets for a sum of decimals that has more digits than its field: limit, the "
+        "nearest value of the type, with a warning in the log; or refuse, an error.",
+        since="ours",
+    )
     splits_file: str | None = setting(
         "table.splits.file", None, TEXT, "File of split points to create the table with."
     )

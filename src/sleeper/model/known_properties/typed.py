@@ -424,7 +424,8 @@ class TableProperties(NotebookHtml):
             PropertiesInvalid: they do not fit the schema.
         """
         known = self.definition
-        return parse_processing(known.filters, known.aggregations, schema, known.function)
+        found = parse_processing(known.filters, known.aggregations, schema, known.function)
+        return replace(found, refuses_large_sums=known.sums_too_large == "refuse")
 
 
 def _properties_html(title: str, values: Mapping[str, str]) -> Markup:
