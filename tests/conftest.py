@@ -25,6 +25,34 @@ settings.register_profile("mutants", settings.get_profile("ci"), phases=[Phase.g
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+def pytest_addoption(parser):
+    """Let a run keep to the tests of a folder, whatever files it is given."""
+    parser.addoption("--under", type=Path, help="run only tests below this folder")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Look into no folder that is neither below that of --under nor above it."""
+    folder = folder_of_run(config)
+    if folder is None or collection_path in folder.parents:
+        return None
+    return None if collection_path.is_relative_to(folder) else True
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out tests of files that were named and are not below the folder of --under."""
+    folder = folder_of_run(config)
+    if folder is not None:
+        outside = [item for item in items if not item.path.is_relative_to(folder)]
+        config.hook.pytest_deselected(items=outside)
+        items[:] = [item for item in items if item not in outside]
+
+
+def folder_of_run(config):
+    """The folder to which --under keeps a run; None if it may be any."""
+    under = config.getoption("--under")
+    return None if under is None else (config.rootpath / under).resolve()
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say which servers were not there, and how many tests that left out."""
     skipped = terminalreporter.stats.get("skipped", ())

@@ -26,7 +26,8 @@ LEFT = ROOT / "build" / "test-runs"
 KEPT = ROOT / "docs" / "figures" / "test-runs.json"
 MUTANTS = "mutants"
 RUNS = {
-    "all-but-spark": "all but Spark",
+    "most": "all but these",
+    "deploy": "deployment",
     "spark": "Spark",
     "spark-cluster": "Spark, killed",
     "spark-connect": "Spark Connect",

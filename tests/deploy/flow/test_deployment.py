@@ -23,7 +23,6 @@ from tests.unit.interfaces.command_line import sleeper as command
 
 __all__ = ["account", "cdk_path", "s3_credentials"]
 
-pytestmark = pytest.mark.xdist_group("cdk")
 
 PAGE = Path(__file__).parents[3] / "docs" / "deploy" / "aws.md"
 STACKS = ",".join(

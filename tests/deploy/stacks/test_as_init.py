@@ -19,7 +19,6 @@ from tests.deploy.stacks.conftest import Deployed
 
 __all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
 
-pytestmark = pytest.mark.xdist_group("cdk")
 
 GIVEN = {
     "sleeper.optional.stacks": "QueryStack",

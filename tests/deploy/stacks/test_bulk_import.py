@@ -15,8 +15,6 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.configured_clusters import configured_cluster
 from tests.deploy.stacks.conftest import settings_of
 
-pytestmark = pytest.mark.xdist_group("cdk")
-
 STACKS = {
     "EmrServerlessBulkImportStack": "emr-serverless",
     "EmrBulkImportStack": "emr",

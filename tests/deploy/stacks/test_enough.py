@@ -29,7 +29,6 @@ from tests.stories.test_ingest_jobs import SCHEMA, work, written
 
 __all__ = ["s3_credentials", "s3_server"]
 
-pytestmark = pytest.mark.xdist_group("cdk")
 
 ACCOUNT = "000000000000"
 STACKS = (

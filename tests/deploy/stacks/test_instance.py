@@ -8,8 +8,6 @@ from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 from sleeper.storage.aws.dynamo_tables import DynamoTable
 
-pytestmark = pytest.mark.xdist_group("cdk")
-
 
 def keys_of(key):
     return [

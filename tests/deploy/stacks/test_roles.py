@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from fnmatch import fnmatchcase
 
-import pytest
-
 from tests.deploy.stacks.test_templates import ALL, DEPLOYMENTS, deployed
 
 __all__ = ["deployed"]
 
-pytestmark = pytest.mark.xdist_group("cdk")
 
 WITHOUT_RESOURCE = {
     "ecr:GetAuthorizationToken": "a token is for the whole registry",

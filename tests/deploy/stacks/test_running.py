@@ -10,8 +10,6 @@ from sleeper.deploy.names import TABLE_OPERATIONS
 from sleeper.model.stacks import StackName
 from tests.deploy.stacks.test_templates import ALL, DEPLOYMENTS
 
-pytestmark = pytest.mark.xdist_group("cdk")
-
 
 @pytest.fixture
 def everything(synthesised):

@@ -13,8 +13,6 @@ from cfnlint.runner import Runner
 from sleeper.model.stacks import OPTIONAL_STACKS
 from tests.deploy.stacks.conftest import ACCOUNT, NETWORK, REGION, Deployed
 
-pytestmark = pytest.mark.xdist_group("cdk")
-
 LONGEST_ID = "a234567890.23456789Z"
 ALL = {"sleeper.optional.stacks": ",".join(OPTIONAL_STACKS)}
 DEPLOYMENTS = {

@@ -1,7 +1,7 @@
 """One small cluster for all tests of this folder: two executors, each a process of its own.
 
 A process has one Spark, so these tests are a run of their own, `pytest tests/spark/cluster`; a
-run that does not name this folder leaves it out.
+run that does not name this folder, or another one by --under, leaves it out.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ CONF = {
 def pytest_ignore_collect(collection_path, config):
     """Leave this folder out, unless it or something in it was asked for."""
     places = [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
+    if under := config.getoption("--under"):
+        places = [(config.rootpath / under).resolve()]
     asked_for = any(place.is_relative_to(HERE) for place in places)
     return None if asked_for and not MISSING else True
 
