@@ -324,7 +324,7 @@ class TestQuery:
             "ReceiveMessage": 2,  # the last finds the queue empty
             "DeleteMessageBatch": 1,
             "GetItem": 4,  # the table by its name and its id, and two of the tracker
-            "Query": 2,  # what was committed to the table since, and other uses of the id
+            "Query": 3,  # commits to the table since, other uses of the id, attempts before
             "TransactWriteItems": 4,  # two events of the query, two of the worker
         }
         assert seen.kinds == {"GET-range": 1, "LIST": 1, "PUT": 1}
