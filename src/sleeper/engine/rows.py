@@ -41,16 +41,22 @@ class Rows(NotebookHtml):
         transaction: The transaction number of the state that was read.
         counter: Counts the rows of the stream without reading it; None if nothing can.
         known_count: Returns the number of rows of the stream if that needs no file, else None.
+        rows_read: As the attribute.
 
     Attributes:
         transaction: The transaction number of the state that was read.
+        rows_read: Returns how many rows of tables a statement has read so far, also while another
+            thread waits for its first row; None where nothing counts them.
 
     Raises (from all methods that read):
         BadRequest: a stream is read a second time.
         DataDamaged: a file of the table is missing or damaged.
     """
 
-    __slots__ = ("_batches", "_counter", "_known_count", "_schema", "_table", "transaction")
+    __slots__ = (
+        *("_batches", "_counter", "_known_count", "_schema", "_table"),
+        *("rows_read", "transaction"),
+    )
 
     def __init__(
         self,
@@ -60,7 +66,9 @@ class Rows(NotebookHtml):
         *,
         counter: Callable[[], int] | None = None,
         known_count: Callable[[], int | None] = lambda: None,
+        rows_read: Callable[[], int] | None = None,
     ) -> None:
+        self.rows_read = rows_read
         self._batches: Iterator[pa.RecordBatch] | None = batches
         self._counter = counter
         self._known_count = known_count
@@ -233,6 +241,7 @@ class Rows(NotebookHtml):
             self.transaction,
             counter=None if counter is None else lambda: min(limit, counter()),
             known_count=lambda: None if (rows := known_count()) is None else min(limit, rows),
+            rows_read=self.rows_read,
         )
 
     def close(self) -> None:

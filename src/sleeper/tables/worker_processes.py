@@ -77,12 +77,12 @@ def _in_processes(
     pieces: Iterator[Piece], run: Callable[[Piece], Result], workers: int
 ) -> Generator[tuple[Piece, Result | SleeperError], None, None]:
     pickle.dumps(run)  # fails before any process is started if it cannot be pickled
-    idle: list[_Worker] = []
+    idle: list[WorkerProcess] = []
     with ExitStack() as started, selectors.DefaultSelector() as busy:
 
         def give_out() -> None:
             for piece in islice(pieces, workers - len(busy.get_map())):
-                worker = idle.pop() if idle else started.enter_context(_Worker())
+                worker = idle.pop() if idle else started.enter_context(WorkerProcess())
                 worker.send(run, piece)
                 busy.register(worker.results, selectors.EVENT_READ, (worker, piece))
 
@@ -98,8 +98,13 @@ def _in_processes(
                 yield piece, result
 
 
-class _Worker:
-    """A worker process, as its parent handles it; killed at the end of `with`."""
+class WorkerProcess:
+    """A worker process, as its parent handles it; killed at the end of `with`.
+
+    Attributes:
+        results: The pipe from which results are read.
+        alive: False once a result could not be read because the process had died.
+    """
 
     def __init__(self) -> None:
         pieces_out, pieces_in = os.pipe()

@@ -156,7 +156,7 @@ def typed(url, folder, text):
 def test_names_are_completed(url, tmp_path):
     """Key words, tables and columns, in either case; names with signs are quoted."""
     with library.connect(url) as instance:
-        prompt = sql_prompt.SqlPrompt(instance, tmp_path, lambda _: None)
+        prompt = sql_prompt.SqlPrompt(instance, tmp_path, run=instance.sql, show=lambda _: None)
 
         assert [prompt.complete("TA", n) for n in range(2)] == ["taxi", None]
         assert prompt.complete("tri", 0) == "trips"
@@ -182,7 +182,10 @@ def test_a_prompt_without_readline_or_a_home_still_works(url, tmp_path, monkeypa
         for module in (None, sql_prompt.readline):
             monkeypatch.setattr(sql_prompt, "readline", module)
             prompt = sql_prompt.SqlPrompt(
-                instance, blocked, lambda rows: shown.append(rows.to_pylist())
+                instance,
+                blocked,
+                run=instance.sql,
+                show=lambda rows: shown.append(rows.to_pylist()),
             )
             prompt.run()
 

@@ -10,6 +10,7 @@ NUMBERS = ("tests/stories/test_numbers_in_sql.py",)
 AGGREGATES = ("tests/stories/test_aggregates_in_sql.py",)
 ENGINES = ("tests/stories/test_other_engines.py",)
 
+INTERRUPTED = ("tests/unit/engine/test_interruptible.py",)
 MISREAD = ("tests/stories/test_misread_sql.py",)
 
 BUGS = (
@@ -28,6 +29,22 @@ BUGS = (
         right="    _check_names(frame, what)\n",
         wrong="",
         tests=(*MISREAD, "-k", "has_no_name"),
+    ),
+    Bug(
+        name="main-thread-computes",
+        breaks="Ctrl-C does not reach a statement before the engine's step ends.",
+        module="engine/interruptible.py",
+        right="if threading.current_thread() is not threading.main_thread():",
+        wrong="if threading.current_thread() is threading.main_thread():",
+        tests=INTERRUPTED,
+    ),
+    Bug(
+        name="interrupted-read-waits",
+        breaks="An interrupted read waits for the end of the engine's step.",
+        module="engine/interruptible.py",
+        right="if is_idle or taker.has_failed:",
+        wrong="if True:",
+        tests=INTERRUPTED,
     ),
     Bug(
         name="any-limit-is-a-barrier",

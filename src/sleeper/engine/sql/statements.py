@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from sleeper.engine.interruptible import interruptible
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column, datafusion
 from sleeper.engine.sql.as_written import as_written
@@ -229,7 +230,8 @@ class Statement:
             physical = self._physical or self._frame.execution_plan()
         numbers = [read.transaction for read in session.reads.values()]
         number = numbers[0] if len(numbers) == 1 else 0
-        return Rows(self._batches(physical, schema), schema, number)
+        batches = interruptible(self._batches(physical, schema))
+        return Rows(batches, schema, number, rows_read=session.scans.rows_read)
 
     def explain(self) -> str:
         """Return DataFusion's plan, and what is read of each table. It is called once."""
@@ -399,7 +401,8 @@ def rows_where(
             session.close()
             raise
     schema = pa.schema([table.arrow_schema.field(name) for name in names])
-    return Rows(session.batches(frame, physical, schema, what), schema, transaction)
+    batches = interruptible(session.batches(frame, physical, schema, what))
+    return Rows(batches, schema, transaction, rows_read=session.scans.rows_read)
 
 
 def _planned(

@@ -82,6 +82,9 @@ class ScanStream:
     Args:
         read: Returns the rows; called when the first batch is taken.
         failed: Gets the error that reading raised: DataFusion keeps only its text.
+
+    Attributes:
+        rows_read: How many rows were taken so far.
     """
 
     def __init__(self, read: Callable[[], Rows], failed: Callable[[BaseException], None]) -> None:
@@ -89,6 +92,7 @@ class ScanStream:
         self._failed = failed
         self._closed = False
         self._lock = Lock()
+        self.rows_read = 0
 
     def __iter__(self) -> Self:
         return self
@@ -98,12 +102,14 @@ class ScanStream:
             if self._closed:
                 raise StopIteration
             try:
-                return next(self._batches)
+                batch = next(self._batches)
             except StopIteration:
                 raise
             except BaseException as error:
                 self._failed(error)
                 raise
+            self.rows_read += batch.num_rows
+            return batch
 
     def close(self) -> None:
         """Stop reading; waits for the batch that is being read."""
@@ -128,6 +134,7 @@ class OpenScans:
     def __init__(self) -> None:
         self._streams: list[ScanStream] = []
         self._lock = Lock()
+        self._rows_ended = 0
         self.failure: BaseException | None = None
         _every_open.add(self)
 
@@ -138,6 +145,11 @@ class OpenScans:
             self._streams.append(stream)
         return stream
 
+    def rows_read(self) -> int:
+        """Return how many rows the scans have read so far."""
+        with self._lock:
+            return self._rows_ended + sum(stream.rows_read for stream in self._streams)
+
     def _note(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
@@ -146,6 +158,7 @@ class OpenScans:
         """Stop all scans; waits for the batches that are being read."""
         with self._lock:
             streams, self._streams = self._streams, []
+            self._rows_ended += sum(stream.rows_read for stream in streams)
         for stream in streams:
             stream.close()
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import click
 
+from sleeper.engine.interruptible import awaited
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import BadRequest, QueryInvalid
@@ -34,6 +35,7 @@ from sleeper.interfaces.cli.options import (
 )
 from sleeper.interfaces.cli.present import counted, print_grid
 from sleeper.interfaces.cli.stderr import warn
+from sleeper.interfaces.cli.waiting import elapsed_time, ending_at_once
 from sleeper.interfaces.connection import connect
 from sleeper.model.ranges import Range, exact_range, prefix_range
 from sleeper.model.schema import Schema
@@ -232,29 +234,44 @@ def query(table: str, question: Question, instance: str, **options: Any) -> None
         sleeper query flights --where "dep_delay > 60 AND dest = 'MIA'"
     """
     run = _Options(**options)
-    chosen = run.checked_format()
-    opened = connect(instance).table(table)
+    with ending_at_once():
+        _run(run, run.checked_format(), connect(instance).table(table), question)
+
+
+def _run(
+    run: _Options, chosen: Literal["table"] | OutputFormat, opened: Table, question: Question
+) -> None:
     asked = {**question.arguments(opened.schema), "as_of": run.as_of}
     if run.only_count:
-        found = opened.count(**asked)
+        with elapsed_time(f"count rows of {opened.name}"):
+            found = awaited(lambda: opened.count(**asked))
         click.echo(json.dumps({"rows": found}) if run.as_json else str(found))
         return
     shown_max = None
     if chosen == "table" and run.limit is None and not run.show_all:
         shown_max = _FIRST_ROWS if question.is_all else _PART_ROWS
-    rows = opened.query(
-        **asked,
-        limit=run.limit if shown_max is None else shown_max + 1,
-        columns=column_names(opened.schema, run.columns),
-        ordered=not run.unordered,
-    )
-    if chosen == "table":
-        _show(rows, shown_max, _counter(opened, asked, question), by_key=not question.is_all)
-    elif run.output is None:
-        stream_rows(rows, sys.stdout.buffer, chosen)
-    else:
-        count = write_rows(rows, Path(run.output), chosen)
+    count = None
+    with elapsed_time(f"query {opened.name}") as rows_counted_by:
+        rows = awaited(
+            lambda: opened.query(
+                **asked,
+                limit=run.limit if shown_max is None else shown_max + 1,
+                columns=column_names(opened.schema, run.columns),
+                ordered=not run.unordered,
+            )
+        )
+        rows_counted_by(rows.rows_read)
+        if run.output is None:
+            rows.begun()
+        else:
+            assert chosen != "table", "a file has another format"
+            count = write_rows(rows, Path(run.output), chosen)
+    if count is not None:
         warn(f"wrote {counted(count, 'row')} to {run.output}")
+    elif chosen == "table":
+        _show(rows, shown_max, _counter(opened, asked, question), by_key=not question.is_all)
+    else:
+        stream_rows(rows, sys.stdout.buffer, chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,17 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import click
+import pyarrow as pa
 
+from sleeper.engine.interruptible import awaited
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import SleeperError
@@ -20,8 +24,10 @@ from sleeper.interfaces.cli.options import instance_option, json_option, text_of
 from sleeper.interfaces.cli.present import counted, print_grid
 from sleeper.interfaces.cli.query import chosen_format
 from sleeper.interfaces.cli.stderr import warn
+from sleeper.interfaces.cli.waiting import elapsed_time, ending_at_once, own_temp_folder
 from sleeper.interfaces.connection import connect
 from sleeper.model.schema import Field, Schema, type_to_text
+from sleeper.tables.worker_processes import WorkerProcess
 
 # ---------------------------------------------------------------- sql prompt
 #
@@ -52,11 +58,20 @@ class SqlPrompt:
     Args:
         instance: The instance, or the client of one.
         state_folder: The folder that has programs' histories.
+        run: Runs a statement, and returns its first rows.
         show: Prints rows.
     """
 
-    def __init__(self, instance: Any, state_folder: Path, show: Callable[[Rows], None]) -> None:
+    def __init__(
+        self,
+        instance: Any,
+        state_folder: Path,
+        *,
+        run: Callable[[str], Rows],
+        show: Callable[[Rows], None],
+    ) -> None:
         self._instance = instance
+        self._run_statement = run
         self._history = state_folder / "sleeper" / "sql_history"
         self._show = show
         self._names: list[str] | None = None
@@ -107,7 +122,7 @@ class SqlPrompt:
             warn("interrupted")
 
     def _run(self, text: str) -> None:
-        self._show(self._instance.sql(text))
+        self._show(self._run_statement(text))
 
     def _command(self, line: str) -> None:
         word, _, rest = line.partition(" ")
@@ -123,7 +138,7 @@ class SqlPrompt:
             case "\\d":
                 print_grid(["table"], [[record.name] for record in self._instance.tables()])
             case "\\e" if rest:
-                click.echo(self._instance.explain_sql(rest))
+                click.echo(awaited(lambda: self._instance.explain_sql(rest)))
             case _:
                 click.echo(_HELP)
 
@@ -173,6 +188,81 @@ def _as_written(name: str) -> str:
 
 
 _SHOWN_ROWS = 100
+
+
+class StatementProcess:
+    """Runs the statements of a prompt in a process of its own, which Ctrl-C kills.
+
+    It is started with the prompt, and opens the instance while the first statement is typed. The
+    next one begins when a statement is interrupted.
+
+    Args:
+        address: The instance, as `connect` takes it.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._process: WorkerProcess | None = None
+        self._is_open = False
+        self._temp = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._temp.close()
+
+    def first_rows(self, statement: str) -> Rows:
+        """Return the first rows of a statement: one more than are shown, if there are more.
+
+        Raises:
+            SleeperError: it is refused, or its process was killed.
+            KeyboardInterrupt: by Ctrl-C; then its process has ended, and its temp files are gone.
+        """
+        process = self._process if self._process is not None else self._begin()
+        try:
+            with elapsed_time("sql"):
+                if not self._is_open:
+                    process.receive()  # what does not open is told by the statement
+                    self._is_open = True
+                if not process.alive:  # by Ctrl-C at the prompt, while it started
+                    process = self._begin()
+                    process.receive()
+                process.send(partial(_first_rows, self._address), statement)
+                found = process.receive()
+        except KeyboardInterrupt:
+            self._begin()
+            raise
+        if isinstance(found, SleeperError):
+            if not process.alive:
+                self._begin()
+            raise found
+        return Rows.from_table(found, transaction=0)
+
+    def _begin(self) -> WorkerProcess:
+        """End the process, if there is one, and start another."""
+        self._temp.close()
+        self._is_open = False
+        self._temp.enter_context(own_temp_folder())
+        self._process = self._temp.enter_context(WorkerProcess())
+        self._process.send(_open, self._address)
+        return self._process
+
+
+@cache
+def _open(address: str) -> None:
+    """Open an instance for the statements of this process, and load what they need."""
+    _opened(address).sql("SELECT 1 AS one").to_arrow()
+
+
+@cache
+def _opened(address: str) -> Any:
+    return connect(address)
+
+
+def _first_rows(address: str, statement: str) -> pa.Table:
+    return _kept(_opened(address).sql(statement)).to_arrow()
 
 
 @click.command()
@@ -234,22 +324,51 @@ def sql(
     chosen = chosen_format(form, output, as_json=as_json)
     opened = connect(instance)
     if statement is None and file is None and sys.stdin.isatty():
-        SqlPrompt(opened, Path(state_folder).expanduser(), _show).run()
+        history = Path(state_folder).expanduser()
+        with StatementProcess(instance) as process:
+            SqlPrompt(opened, history, run=process.first_rows, show=_show).run()
         return
     text = statement if statement is not None else _read(file)
-    if explain:
-        click.echo(_explained(opened, text))
-        return
-    rows = opened.sql(text)
-    if limit is not None:
-        rows = rows.limited(limit)
-    if chosen == "table":
-        _show(rows)
-    elif output is None:
-        stream_rows(rows, sys.stdout.buffer, chosen)
-    else:
-        count = write_rows(rows, Path(output), chosen)
+    with ending_at_once():
+        if explain:
+            click.echo(awaited(lambda: _explained(opened, text)))
+        else:
+            _run(opened, text, limit, chosen, output)
+
+
+def _run(
+    opened: Any,
+    text: str,
+    limit: int | None,
+    chosen: Literal["table"] | OutputFormat,
+    output: str | None,
+) -> None:
+    """Run a statement, and write its rows."""
+    count = None
+    with elapsed_time("sql") as rows_counted_by:
+        rows = awaited(lambda: opened.sql(text))
+        rows_counted_by(rows.rows_read)
+        if limit is not None:
+            rows = rows.limited(limit)
+        if output is not None:
+            assert chosen != "table", "a file has another format"
+            count = write_rows(rows, Path(output), chosen)
+        elif chosen == "table":
+            rows = _kept(rows)
+        else:
+            rows.begun()
+    if count is not None:
         warn(f"wrote {counted(count, 'row')} to {output}")
+    elif chosen == "table":
+        _show(rows)
+    else:
+        stream_rows(rows, sys.stdout.buffer, chosen)
+
+
+def _kept(rows: Rows) -> Rows:
+    """Return the first rows, read: one more than are shown, if there are more."""
+    with rows.limited(_SHOWN_ROWS + 1) as first:
+        return Rows.from_table(first.to_arrow(), transaction=rows.transaction)
 
 
 def _read(file: str | None) -> str:
@@ -266,11 +385,12 @@ def _explained(opened: Any, text: str) -> str:
 
 
 def _show(rows: Rows) -> None:
-    """Print the first rows as a table, and how to get the others."""
-    names, shown = rows.schema.names, list[dict[str, Any]]()
-    with rows.limited(_SHOWN_ROWS + 1) as first:
-        for batch in first:
-            shown += batch.to_pylist()
+    """Print the first rows as a table, and how to get the others.
+
+    Args:
+        rows: The rows: one more than are shown, if there are more.
+    """
+    names, shown = rows.schema.names, rows.to_arrow().to_pylist()
     listed = [[row[name] for name in names] for row in shown[:_SHOWN_ROWS]]
     print_grid(names, listed, as_values=True)
     if len(shown) <= _SHOWN_ROWS:

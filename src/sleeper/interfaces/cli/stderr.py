@@ -174,17 +174,22 @@ def run_command(command: click.Command, name: str, arguments: list[str] | None) 
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        warn("sleeper: interrupted; nothing more was changed")
-        return EXIT_INTERRUPTED
-    except Terminated:
-        warn("sleeper: ended by SIGTERM; nothing more was changed")
-        return EXIT_TERMINATED
+    except (click.Abort, KeyboardInterrupt, Terminated) as error:
+        exit_code, text = end_by_signal(error)
+        warn(text)
+        return exit_code
     except OSError as error:  # of the terminal, or of a file on the command line
         where = f"{error.filename}: " if error.filename else ""
         warn(f"sleeper: {where}{error.strerror or error}")
         return EXIT_REFUSED
     return code if isinstance(code, int) else 0
+
+
+def end_by_signal(error: BaseException) -> tuple[int, str]:
+    """Return the exit code and the message of a command that a signal ended."""
+    if isinstance(error, Terminated):
+        return EXIT_TERMINATED, "sleeper: ended by SIGTERM; nothing more was changed"
+    return EXIT_INTERRUPTED, "sleeper: interrupted; nothing more was changed"
 
 
 @contextmanager

@@ -1,0 +1,93 @@
+"""Steps of another thread, so that a signal reaches the main thread while one lasts (QRY-23)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from sleeper.engine.interruptible import awaited, interruptible, steps_left
+
+
+def test_items_come_in_order_from_another_thread_which_closes_them():
+    """Given an iterator, when it is read to its end or left early, then one other thread has taken
+    each item when it was asked for, and has closed it.
+    """
+    makers, closed = [], []
+
+    def items():
+        try:
+            for number in range(5):
+                makers.append(threading.current_thread().name)
+                yield number
+        finally:
+            closed.append(threading.current_thread().name)
+
+    assert list(interruptible(items())) == [*range(5)]
+    some = interruptible(items())
+    assert [next(some), next(some)] == [0, 1]
+    some.close()
+
+    assert makers == ["sleeper-rows"] * 7
+    assert closed == ["sleeper-rows"] * 2
+    assert not steps_left()
+
+
+def test_a_failure_is_raised_where_the_item_is_awaited():
+    """Given an iterator that fails, then its own error comes after the items before it."""
+
+    def items():
+        yield "one"
+        raise KeyError("two")
+
+    read = interruptible(items())
+
+    assert next(read) == "one"
+    with pytest.raises(KeyError, match="two"):
+        next(read)
+    with pytest.raises(ZeroDivisionError):
+        awaited(lambda: 1 // 0)
+
+
+def test_a_signal_ends_the_wait_and_not_the_step():
+    """Given a step that no signal reaches, when SIGINT comes, then KeyboardInterrupt is raised
+    while the step lasts; after it the iterator is closed, and no step is left.
+    """
+    go_on, closed = threading.Event(), threading.Event()
+
+    def items():
+        try:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            go_on.wait(60)
+            yield 1
+        finally:
+            closed.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        next(interruptible(items()))
+
+    assert steps_left()
+    assert not closed.is_set()
+    go_on.set()
+    assert closed.wait(60)
+    end = time.monotonic() + 60
+    while steps_left():
+        assert time.monotonic() < end
+
+
+def test_other_threads_get_no_signals_and_take_items_themselves():
+    """Given a thread that is not the main one, then no third thread is started."""
+    makers = []
+
+    def items():
+        makers.append(threading.current_thread().name)
+        yield 1
+
+    reader = threading.Thread(target=lambda: list(interruptible(items())), name="reader")
+    reader.start()
+    reader.join(60)
+
+    assert makers == ["reader"]
