@@ -13,8 +13,8 @@ import pytest
 
 from sleeper.errors import CommitUnknown, SleeperError
 from sleeper.instance.properties import StoredProperties
+from sleeper.storage.followed_log import NO_CHECKS
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.transaction_log import NO_CHECKS
 from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed
 
 FIRST = {"sleeper.id": "i", "sleeper.format.version": "1"}

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sleeper.errors import DataDamaged, InstanceReplaced
-from sleeper.storage.transaction_log import TRUSTED_S, FollowedLog, Following, ObjectTransactionLog
+from sleeper.storage.followed_log import TRUSTED_S, FollowedLog, Following
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.contracts.transaction_log_contract import TransactionLogContract
 
 if TYPE_CHECKING:

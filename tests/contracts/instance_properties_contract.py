@@ -10,7 +10,7 @@ import pytest
 
 from sleeper.errors import InstanceNotFound, PropertiesInvalid
 from sleeper.instance.properties import StoredProperties
-from sleeper.storage.transaction_log import NO_CHECKS
+from sleeper.storage.followed_log import NO_CHECKS
 from tests.any_order.faults import Faults, FaultyObjects
 
 FIRST = {"sleeper.id": "i", "sleeper.format.version": "1", "sleeper.jobs.receives.max": "4"}

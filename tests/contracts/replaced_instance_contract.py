@@ -13,14 +13,9 @@ import pytest
 
 import sleeper
 from sleeper.errors import InstanceGone, InstanceLost, InstanceReplaced
-from sleeper.instance.instance import (
-    Instance,
-    between_attempts,
-    current_time,
-    process_context,
-)
+from sleeper.instance.instance import Instance, between_attempts, current_time, process_context
 from sleeper.ports.clock import Clock
-from sleeper.storage.transaction_log import TRUSTED_S
+from sleeper.storage.followed_log import TRUSTED_S
 
 if TYPE_CHECKING:
     from sleeper.storage.places import Place

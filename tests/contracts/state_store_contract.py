@@ -30,7 +30,6 @@ from sleeper.model.files import ClaimOwner
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.moves import MoveState, SetSchema
 from sleeper.state.table_state import CommittedJob, TableState
 from sleeper.state.transactions.files import (
     AddFiles,
@@ -45,11 +44,13 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
     SweepOrphans,
 )
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
     MergePartitions,
 )
+from sleeper.state.transactions.schemas import SetSchema
 from tests.soak import tries
 from tests.unit.state.any_transactions import schemas, transactions
 from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, part, ref, split

@@ -7,9 +7,11 @@ from itertools import count
 
 import pytest
 
+from sleeper.storage.followed_log import CommitChecks, open_log
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
-from sleeper.storage.transaction_log import CommitChecks, ObjectTransactionLog, open_log
+from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.table_index import object_table_index
+from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.contracts.followed_log_contract import FollowedLogContract
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract

@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
+from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.table_index import object_table_index
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.contracts.followed_log_contract import FollowedLogContract
 from tests.contracts.instance_properties_contract import InstancePropertiesContract

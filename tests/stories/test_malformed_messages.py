@@ -19,7 +19,7 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.jobs.statuses import JobState
-from sleeper.state.transactions import commit_request
+from sleeper.state import commit_request
 from sleeper.workers.kinds.ingest import IngestReader, IngestWork
 from tests.soak import FIRST_SEED, some, tries
 from tests.stories.test_ingest_jobs import work

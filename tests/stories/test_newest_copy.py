@@ -13,7 +13,7 @@ import pytest
 
 from sleeper.errors import StorageFailed
 from sleeper.instance.instance import Instance
-from sleeper.state import log_store
+from sleeper.state import newest_copy
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.places import Place
 from tests.simulated_process import simulated_process
@@ -233,7 +233,7 @@ def test_processes_that_open_from_a_copy_still_write_snapshots(world):
 
 def test_a_larger_state_is_copied_less_often(world, monkeypatch):
     """Given a state that costs more to copy, then several entries come before the next copy."""
-    monkeypatch.setattr(log_store, "_SIZE_PER_ENTRY", 5)
+    monkeypatch.setattr(newest_copy, "_SIZE_PER_ENTRY", 5)
     table, copies = world.process().table("t"), set()
     for number in range(20):
         table.ingest([], job_id=f"{number}")
@@ -245,7 +245,7 @@ def test_a_larger_state_is_copied_less_often(world, monkeypatch):
 
 def test_of_a_very_large_state_the_copy_names_the_snapshot(world, monkeypatch):
     """Given a state that is too large to copy, then a reader loads the snapshot without a list."""
-    monkeypatch.setattr(log_store, "_SIZE_MAX", 5)
+    monkeypatch.setattr(newest_copy, "_SIZE_MAX", 5)
     table = world.process().table("t")
     for number in range(100):
         table.ingest([], job_id=f"{number}")

@@ -36,11 +36,12 @@ from sleeper.model.tables import STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.moves import MoveState
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.moves import MoveState
 from sleeper.storage.places import Place
-from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
+from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.table_index import object_table_index
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import open_state_store

@@ -20,8 +20,8 @@ from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Belonging, Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.storage.followed_log import NO_CHECKS
 from sleeper.storage.places import Place
-from sleeper.storage.transaction_log import NO_CHECKS
 
 _log = logging.getLogger(__name__)
 

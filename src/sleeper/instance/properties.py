@@ -38,9 +38,10 @@ from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
-from sleeper.state.commit import CommitWording, NextEntry, append_entry
+from sleeper.state.append import CommitWording, NextEntry, append_entry
+from sleeper.storage.followed_log import CommitChecks, open_log
 from sleeper.storage.places import Place
-from sleeper.storage.transaction_log import CommitChecks, ObjectTransactionLog, open_log
+from sleeper.storage.transaction_log import ObjectTransactionLog
 
 _ATTEMPTS: Final = 20
 _JOBS_URL: Final = "sleeper.jobs.url"

@@ -1,4 +1,4 @@
-"""Commits: how an entry gets into a log, transactions into a table, and new files with their job.
+"""Commits transactions to a table, and replays its log.
 
 Words:
 
@@ -9,209 +9,34 @@ Words:
 
 Steps of an ingest, a bulk import or a compaction whose files are written:
 
-1. `add_files` or `replace_files` asks the guard whether all files are still there
+1. `add_files` or `replace_files` (`new_files.py`) asks the guard whether all files are there
 2. the state store calls `commit_group` with the transaction, and those of others that wait
-3. `append_entry` takes the log's lock, as far as it has one, and reads the entries of others
+3. `append_entry` (`append.py`) takes the lock of the log, if it has one, and reads new entries
 4. each transaction is applied to that state; a refused one is left out, with its reason
 5. the entry with the others is created if its number is free; if it is not, back to 3
 6. a lost reply is cleared up by reading; files of a commit that certainly failed are deleted
 
-The table index commits by `append_entry` as well, with changes of its own.
+The table index (`table_index.py`) commits by `append_entry` as well, with changes of its own.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
-from itertools import count, groupby
-from typing import Generic, Protocol, TypeVar
+from itertools import groupby
 
-from sleeper.errors import (
-    CommitContended,
-    CommitRefused,
-    CommitUnknown,
-    DataDamaged,
-    InstanceLost,
-    JobAlreadyCommitted,
-    NewFilesTooOld,
-    StorageFailed,
-    StorageFull,
-    StorageReadOnly,
-    TableNotFound,
-)
-from sleeper.model.files import FileReference
+from sleeper.errors import CommitRefused, DataDamaged
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
-from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.moves import SetSchema
-from sleeper.state.state_store import GroupResult, StateStore, check_not_moved
-from sleeper.state.table_state import CommittedJob, JobRecord, TableState, Transaction
+from sleeper.state.append import CommitWording, NextEntry, append_entry
+from sleeper.state.state_store import GroupResult, check_not_moved
+from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
-from sleeper.state.transactions.files import AddFiles, ReplaceFiles, fold_added
-
-T = TypeVar("T")
-
-_SENDS = 3  # how often one entry is sent if storage does not confirm the result
-_LOOKS_PER_CALL = 10  # looks at the writers' lock for one call of `meanwhile`
-
-
-class Entries(Protocol):
-    """What takes numbered entries, such as a `TransactionLog`, which describes the methods."""
-
-    def append(self, number: int, body: bytes) -> bool:
-        """Store entry `number` if that number is free."""
-        ...
-
-    def read(self, number: int) -> bytes | None:
-        """Return the body of entry `number`, or None if there is none."""
-        ...
-
-    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
-        """Hold an advisory lock among writers of this machine."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class NextEntry(Generic[T]):
-    """The entry that one attempt appends, and the result for the caller.
-
-    Attributes:
-        number: The entry's number: one more than the last one read.
-        body: Its body, different from any other writer's; None if there is nothing to append.
-        result: What `append_entry` returns once the log holds the entry.
-    """
-
-    number: int
-    body: bytes | None
-    result: T
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitWording:
-    """Words of error messages about an entry.
-
-    Attributes:
-        entry: The word before the entry's number.
-        when_contended: What to do after losing every race.
-        when_unknown: What to do if it is unknown whether the entry was written.
-        attempts_source: The setting of the number of attempts.
-    """
-
-    entry: str
-    when_contended: str
-    when_unknown: str
-    attempts_source: str
-
-
-def append_entry(
-    log: Entries,
-    build: Callable[[], NextEntry[T]],
-    *,
-    pause: Callable[[int], None],
-    attempts: int,
-    wording: CommitWording,
-    meanwhile: Callable[[], object] = lambda: None,
-) -> T:
-    """Append the entry that `build` returns, in at most `attempts` attempts; return its result.
-
-    Args:
-        log: The log.
-        build: Reads new entries of the log and builds the next one; called in each attempt. An
-            error that it raises ends the commit.
-        pause: Waits before another attempt; called with the number of attempts before, from 0.
-        attempts: Maximum number of attempts if other writers take the number first.
-        wording: Words of error messages.
-        meanwhile: Called now and then while other writers of this machine have the log's lock, to
-            read their entries: whoever has the lock then holds others up for less time.
-
-    Raises:
-        CommitContended: other writers were faster in every attempt. Nothing was written.
-        CommitUnknown: storage did not confirm whether the entry was written.
-        StorageFailed: storage failed. Nothing was written.
-        InstanceLost: the log is not the one that was read before. Nothing was written.
-    """
-    if attempts < 1:
-        raise CommitContended(
-            f"no attempt to commit was made: {wording.attempts_source} is {attempts}. Nothing "
-            "was written. Set it to 1 or more."
-        )
-    looks = count()
-
-    def wait_for_lock() -> None:
-        if next(looks) % _LOOKS_PER_CALL == 0:
-            meanwhile()
-        pause(0)
-
-    for attempt in range(attempts):
-        with log.writer_lock(wait_for_lock):
-            entry = build()
-            if entry.body is None or _append(log, entry.number, entry.body, pause, wording):
-                return entry.result
-        if attempt + 1 < attempts:
-            pause(attempt)
-    raise CommitContended(
-        f"other writers were faster in {attempts} attempts, the last time for {wording.entry} "
-        f"{entry.number}. Nothing was written. {wording.when_contended}"
-    )
-
-
-def _append(
-    log: Entries,
-    number: int,
-    body: bytes,
-    pause: Callable[[int], None],
-    wording: CommitWording,
-) -> bool:
-    """Append an entry; if the reply is lost, read the log to find out the result.
-
-    Returns:
-        True if `number` is our entry, False if it is another writer's.
-
-    Raises:
-        StorageFull, StorageReadOnly, InstanceLost: the entry was not written.
-        CommitUnknown: the entry may be written, now or later.
-    """
-    certain = True  # every failure so far was a refusal: no request can still be executed later
-    failure: StorageFailed
-    for send in range(_SENDS):
-        if send:
-            pause(send - 1)
-        try:
-            return log.append(number, body)
-        except InstanceLost as error:
-            if certain:
-                raise
-            failure = error  # the entry may be where the instance was moved to
-            break
-        except StorageFailed as error:
-            failure = error
-            certain = certain and isinstance(error, StorageFull | StorageReadOnly)
-        try:
-            found = log.read(number)
-        except StorageFailed:
-            certain = False
-            continue
-        if found is not None:
-            return found == body
-        if certain:
-            raise failure
-    raise CommitUnknown(
-        f"storage did not say whether {wording.entry} {number} was committed: {failure} "
-        f"{wording.when_unknown}"
-    ) from failure
-
-
-# ---------------------------------------------------------------- commit
-#
-# Replays a table's log and commits transactions to it.
-#
-# A commit replays entries of other writers, applies its transactions to the newest state, and
-# appends them by the commit loop in `append_entry`.
+from sleeper.state.transactions.files import AddFiles, fold_added
+from sleeper.state.transactions.schemas import SetSchema
 
 COMMIT_WORDING = CommitWording(
     entry="transaction",
@@ -380,153 +205,3 @@ def _apply_each(
             accepted.append(transaction)
             state = applied
     return state, tuple(accepted), tuple(refusals)
-
-
-# ---------------------------------------------------------------- new files
-#
-# Commits new files of a job to a table, once, and discards them if the commit fails.
-#
-# Every commit of new files is made here, because here is checked that no sweep of orphans has
-# deleted the files, or can delete them before the commit.
-
-
-# A sweep deletes files older than the orphan age. The difference to these shares of it is time for
-# a slow commit, and for a sweep that has listed files and not yet deleted them.
-_LOOK_AFTER_SHARE = 1 / 2
-_OLDEST_SHARE = 3 / 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepGuard:
-    """Refuses to commit files that a sweep of orphans may have deleted or may soon delete.
-
-    For a job that began recently no file is checked, because its files are younger than the job.
-
-    Attributes:
-        files: The table's folder.
-        started: When the job began, before its first file, by the storage's clock (aware, UTC).
-        orphan_age: The age from which on a sweep deletes files that no transaction names.
-    """
-
-    files: Objects
-    started: datetime
-    orphan_age: timedelta
-
-    def check(self, filenames: Iterable[str], now: datetime) -> datetime:
-        """Check each file if the job began long ago; return a time before all were written.
-
-        Raises:
-            NewFilesTooOld: a file was deleted, or is nearly as old as the orphan age.
-            StorageFailed: the storage cannot be listed.
-        """
-        if now - self.started <= self.orphan_age * _LOOK_AFTER_SHARE:
-            return self.started
-        written_since = now
-        oldest = now - self.orphan_age * _OLDEST_SHARE
-        for filename in dict.fromkeys(filenames):
-            modified = self._first_written(filename)
-            if modified is None or modified < oldest:
-                found = "is gone" if modified is None else f"was written at {modified}"
-                raise NewFilesTooOld(
-                    f"{filename!r} {found}, and a sweep deletes files that no commit names once "
-                    f"they are {self.orphan_age} old. The job began at {self.started} and "
-                    f"commits at {now}: nothing was committed. Run it again, in smaller "
-                    "jobs or with a larger sleeper.table.gc.orphan.age.minutes."
-                )
-            written_since = min(written_since, modified)
-        return written_since
-
-    def _first_written(self, filename: str) -> datetime | None:
-        """Return when a file was written; None if it is missing."""
-        listed = self.files.listing(filename)
-        return next((info.modified for info in listed if info.key == filename), None)
-
-
-def add_files(
-    references: Sequence[FileReference],
-    job: CommittedJob,
-    *,
-    store: StateStore,
-    guard: SweepGuard,
-    now: datetime,
-    discard: Callable[[], None],
-) -> int | JobRecord:
-    """Commit references to new files, and return the transaction's number.
-
-    If another process has committed the same job in the meantime, return the record of that.
-
-    Args:
-        references: References to files that are written and durable.
-        job: The job that wrote them; it is committed once.
-        store: The table's state.
-        guard: Checks that no sweep deletes the files.
-        now: The store's time.
-        discard: Deletes the files; called if they are certainly not in the table.
-
-    Raises:
-        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
-        TableNotFound: it was deleted.
-        CommitUnknown: they may be in the table, so they are not deleted. The error names the job
-            id to run again.
-    """
-    try:
-        return store.commit(_checked(references, job, store.state(), guard, now)).number
-    except JobAlreadyCommitted:
-        discard()
-        done = store.refresh().jobs.find(job.job_id)
-        assert done is not None
-        return done
-    except CommitUnknown as error:
-        raise type(error)(  # CommitOverwritten is kept as it is
-            f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
-            f"command line --job-id {shlex.quote(job.job_id)}."
-        ) from error
-    except (CommitRefused, CommitContended, StorageFailed, TableNotFound):
-        discard()
-        raise
-
-
-def request_files(
-    references: Sequence[FileReference],
-    job: CommittedJob,
-    *,
-    store: StateStore,
-    guard: SweepGuard,
-    now: datetime,
-    send: Callable[[AddFiles], None],
-) -> None:
-    """Have a committer commit references to new files.
-
-    Args:
-        references, job, store, guard, now: As for `add_files`.
-        send: Sends the transaction. Where that fails it may have been sent, so the files stay.
-
-    Raises:
-        NewFilesTooOld: the files cannot be committed any more.
-        StorageFailed: the transaction may or may not have been sent. Run the job again.
-    """
-    send(_checked(references, job, store.state(), guard, now))
-
-
-def _checked(
-    references: Sequence[FileReference],
-    job: CommittedJob,
-    state: TableState,
-    guard: SweepGuard,
-    now: datetime,
-) -> AddFiles:
-    """Return the transaction for new files that no sweep has deleted, with the table's schema."""
-    since = guard.check((reference.filename for reference in references), now)
-    added = tuple(replace(reference, schema_id=state.schema_id) for reference in references)
-    return AddFiles(references=added, job=job, written_since=since)
-
-
-def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:
-    """Commit the output of a compaction job, and return the state after it.
-
-    Raises:
-        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
-        CommitUnknown: it may have been committed, so the file is not deleted.
-    """
-    guard.check([transaction.output.filename], store.time())
-    return store.commit(transaction)

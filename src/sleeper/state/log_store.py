@@ -6,16 +6,13 @@ that is not used makes no requests.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import islice, takewhile
 from threading import Lock
-from typing import Final
 
-from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound, VersionNotFound
+from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
@@ -23,8 +20,10 @@ from sleeper.state.commit import commit_group, replay
 from sleeper.state.file_references import FileReferences
 from sleeper.state.kept_versions import files_deleted, first_kept
 from sleeper.state.moves import MovedLog, version_left_behind
+from sleeper.state.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates
+from sleeper.state.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import decode_entry
 
@@ -391,197 +390,3 @@ def _change(before: FileReferences, after: FileReferences) -> int:
         abs(after.reference_count - before.reference_count),
         after.overlay_size - before.overlay_size,
     )
-
-
-# ---------------------------------------------------------------- newest copy
-#
-# A copy of a new state under one key, so that a table in a bucket opens in one request.
-#
-# It is no authority: a reader goes on from its transaction with the log, as from a snapshot.
-# Whoever commits writes it after the entry, and of two writers the slower one may leave an older
-# state.
-#
-#   {"format": 1, "number": 41, "snapshot": 0, "changed": 40, "parts": {"jobs.parquet": 2943, ...}}
-#   the parts, one after the other, as in a snapshot
-
-
-FORMAT: Final = 1
-_SIZE_PER_ENTRY: Final = 500
-"""A state of more references and partitions is copied after every second entry, and so on."""
-
-_SIZE_MAX: Final = 50_000
-"""Of a larger state the copy only tells the number of the last snapshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewestCopy:
-    """A state with what its writer knew of snapshots.
-
-    Attributes:
-        state: The state.
-        snapshot: The number of the last snapshot; 0 if there is none.
-        changed: How many references had changed since that.
-    """
-
-    state: TableState
-    snapshot: int
-    changed: int
-
-
-class NewestCopies:
-    """Reads and writes the copy of one table's state.
-
-    Args:
-        snapshots: Where it is kept, if it is.
-        schema: The table's schema.
-    """
-
-    def __init__(self, snapshots: SnapshotStore, schema: Schema) -> None:
-        self._snapshots = snapshots
-        self._schema = schema
-        self._copied = 0
-
-    def load(self) -> NewestCopy | None:
-        """Return the copy; None if there is none, or it cannot be used.
-
-        Raises:
-            StorageFailed: the storage cannot be read.
-        """
-        try:
-            return self.read()
-        except (DataDamaged, FormatTooNew, ObjectNotFound) as error:
-            self._snapshots.note_failure("the copy of the newest state is not used", error)
-            return None
-
-    def read(self) -> NewestCopy | None:
-        """Return the copy; None if there is none.
-
-        Raises:
-            DataDamaged, FormatTooNew, ObjectNotFound: it cannot be used.
-            StorageFailed: the storage cannot be read.
-        """
-        body = self._snapshots.newest() if self._snapshots.keeps_newest else None
-        return None if body is None else self._decoded(body)
-
-    def save_if_due(self, state: TableState, *, snapshot: int, changed: int) -> None:
-        """Save a state that was committed, if enough entries came since the last copy.
-
-        A failure is logged: the commit has succeeded.
-        """
-        if not self._snapshots.keeps_newest:
-            return
-        size = _size(state)
-        if size > _SIZE_MAX:
-            if snapshot <= self._copied:
-                return
-            parts, number = {}, snapshot
-        else:
-            if state.number - self._copied <= size // _SIZE_PER_ENTRY:
-                return
-            folded = replace(state, files=state.files.folded())
-            parts, number = snapshot_parts(folded, self._schema), state.number
-        try:
-            self._snapshots.save_newest(_encoded(number, parts, snapshot, changed))
-        except Exception as error:  # noqa: BLE001 - the commit has succeeded
-            what = f"the copy of transaction {number} was not saved"
-            self._snapshots.note_failure(what, error)
-        self._copied = number
-
-    def _decoded(self, body: bytes) -> NewestCopy:
-        try:
-            head, _, bodies = body.partition(b"\n")
-            told = json.loads(head)
-            if int(told["format"]) > FORMAT:
-                raise FormatTooNew(f"it has format {told['format']}. Upgrade Sleeper.")
-            number, snapshot, changed = (int(told[n]) for n in ("number", "snapshot", "changed"))
-            parts, begin = {}, 0
-            for name, length in told["parts"].items():
-                parts[name] = bodies[begin : begin + length]
-                begin += length
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise DataDamaged(f"it cannot be read ({type(error).__name__}: {error})") from error
-        load = parts.__getitem__ if parts else partial(self._snapshots.load, number)
-        state = state_from_parts(number, load, self._schema)
-        self._copied = max(self._copied, number)
-        return NewestCopy(state, snapshot, changed)
-
-
-def _encoded(number: int, parts: dict[str, bytes], snapshot: int, changed: int) -> bytes:
-    lengths = {name: len(body) for name, body in parts.items()}
-    head = {
-        "format": FORMAT,
-        "number": number,
-        "snapshot": snapshot,
-        "changed": changed,
-        "parts": lengths,
-    }
-    return b"\n".join((json.dumps(head).encode(), b"".join(parts.values())))
-
-
-def _size(state: TableState) -> int:
-    """Return how large a copy is, in references and partitions; four jobs count as one."""
-    partitions = len(state.partitions.partitions) if state.partitions else 0
-    return state.files.reference_count + partitions + len(state.jobs) // 4
-
-
-# ---------------------------------------------------------------- stored times
-#
-# Finds out when entries of a log were stored, which may be later than their dates.
-#
-# A writer reads the time, then creates its entry. If it is stopped in between, the entry is dated
-# too early: the version before it was the newest one for longer than the date says.
-
-
-_MOMENT = timedelta(microseconds=1)
-
-
-def dates_stored_before(
-    time: datetime, newest: TableState, log: TransactionLog, schema: Schema
-) -> datetime:
-    """Return a date: every entry that is dated before it was stored before `time`.
-
-    Dates of entries ascend, and so do the times at which they were stored. So the date of the last
-    entry that was stored before `time` is the result. This costs one request if that is the newest
-    entry; else about 2 log2(n) requests for n entries since then, and one entry is read.
-
-    Args:
-        time: By the clock of the storage.
-        newest: The newest state of the table.
-        log: The table's log.
-        schema: The table's.
-
-    Raises:
-        StorageFailed: the log cannot be read.
-    """
-    number = last_stored_before(time, newest.number, log)
-    if number == newest.number:
-        date = newest.at
-    else:
-        body = log.read(number) if number else None
-        where = f"entry {number} of the transaction log"
-        date = decode_entry(body, schema, where).at if body is not None else None
-    if date is None:  # no entry is known to be old enough
-        return datetime.min.replace(tzinfo=time.tzinfo)
-    return min(time, date + _MOMENT)
-
-
-def last_stored_before(time: datetime, newest: int, log: TransactionLog) -> int:
-    """Return the number of the last entry that was stored before `time`; 0 if none is known.
-
-    An entry whose time is unknown counts as stored later.
-    """
-
-    def is_before(number: int) -> bool:
-        stored = log.stored_at(number)
-        return stored is not None and stored < time
-
-    step, low, high = 1, newest, newest + 1
-    while low > 0 and not is_before(low):
-        low, high, step = max(low - step, 0), low, step * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_before(middle):
-            low = middle
-        else:
-            high = middle
-    return low

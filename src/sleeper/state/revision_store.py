@@ -21,13 +21,15 @@ from sleeper.errors import (
 )
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.commit import COMMIT_WORDING, NextEntry, append_entry
-from sleeper.state.moves import SetSchema, version_left_behind
+from sleeper.state.append import NextEntry, append_entry
+from sleeper.state.commit import COMMIT_WORDING
+from sleeper.state.moves import version_left_behind
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
+from sleeper.state.transactions.schemas import SetSchema
 from sleeper.state.value_json import time_from_json, time_to_json
 
 _FEWER_FILES = "Commit fewer files at a time"

@@ -14,8 +14,8 @@ from sleeper.errors import CommitRefused, DataDamaged, StateMoved
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
-from sleeper.state.moves import MoveState
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transactions.moves import MoveState
 
 _PLANS_MAX = 5
 

@@ -26,7 +26,7 @@ from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import IndexCheckpoints, TableIndex
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.commit import CommitWording, NextEntry, append_entry
+from sleeper.state.append import CommitWording, NextEntry, append_entry
 
 # ---------------------------------------------------------------- entries as JSON
 #

@@ -16,7 +16,6 @@ from typing import Any
 from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
 from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.schema import Schema
-from sleeper.state.moves import MoveState, SetSchema
 from sleeper.state.table_state import CommittedJob, Transaction
 from sleeper.state.transactions.files import (
     AddFiles,
@@ -31,12 +30,14 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
     SweepOrphans,
 )
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
     MergePartitions,
     SplitPartition,
 )
+from sleeper.state.transactions.schemas import SetSchema
 from sleeper.state.value_json import (
     Document,
     checked_data_file,

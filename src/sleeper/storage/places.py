@@ -34,10 +34,10 @@ from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Belonging, InputStore, Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.storage.followed_log import CommitChecks, Following
 from sleeper.storage.local.folder import FolderObjects, OpenedFolder, signature_of
 from sleeper.storage.local.unfinished import remove_hidden_folder
-from sleeper.storage.snapshots import begin_index, object_table_index
-from sleeper.storage.transaction_log import CommitChecks, Following
+from sleeper.storage.table_index import begin_index, object_table_index
 
 if TYPE_CHECKING:
     from sleeper.model.jobs.kinds import QueueName

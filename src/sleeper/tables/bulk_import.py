@@ -35,7 +35,7 @@ from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import ImportOutput, Target, import_files, import_frame
 from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
-from sleeper.state.commit import SweepGuard, add_files, request_files
+from sleeper.state.new_files import SweepGuard, add_files, request_files
 from sleeper.state.plans.bulk_imports import EngineAsked, EngineChoice, InputKind, choose_engine
 from sleeper.state.plans.extend_tree import leaves_wanted
 from sleeper.state.table_state import CommittedJob, JobRecord

@@ -22,15 +22,15 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model import paths
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
-from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions.commit_request import (
+from sleeper.state.commit_request import (
     CommitRequest,
     body_text,
     transaction_of,
     with_body_at,
     write_commit_request,
 )
-from sleeper.state.transactions.commit_request import request_commit as new_request
+from sleeper.state.commit_request import request_commit as new_request
+from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable
 

@@ -42,7 +42,7 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.ports.objects import Objects
-from sleeper.state.commit import SweepGuard, replace_files
+from sleeper.state.new_files import SweepGuard, replace_files
 from sleeper.state.plans.claims import ClaimedJob, claimed_job
 from sleeper.state.plans.compactions import CompactionPlan, CompactionSettings, plan_compactions
 from sleeper.state.state_store import StateStore

@@ -37,10 +37,10 @@ from sleeper.model.tables import (
 )
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import TableIndex
-from sleeper.state.moves import SetSchema
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import InitialisePartitions
+from sleeper.state.transactions.schemas import SetSchema
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import store_of
 

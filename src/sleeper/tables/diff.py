@@ -22,9 +22,9 @@ from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery, checked_as_of, checked_columns
 from sleeper.model.ranges import whole_region
 from sleeper.ports.objects import Objects
+from sleeper.state.change_feed import AddedFile, added_between
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.change_feed import AddedFile, added_between
 from sleeper.tables.history import log_of
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.versions import number_of

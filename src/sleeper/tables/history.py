@@ -21,12 +21,11 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.queries import checked_limit
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state import moves
 from sleeper.state.commit import replay
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry
-from sleeper.state.transactions import files, partitions
+from sleeper.state.transactions import files, moves, partitions, schemas
 from sleeper.tables.open_table import OpenTable
 
 _READ_AT_ONCE: Final = 100
@@ -45,7 +44,7 @@ _KINDS: Final[dict[type[Transaction], str]] = {
     partitions.SplitPartition: "partition split",
     partitions.ExtendPartitionTree: "partitions added",
     partitions.MergePartitions: "partitions merged",
-    moves.SetSchema: "schema recorded",
+    schemas.SetSchema: "schema recorded",
     moves.MoveState: "state moved to this store",
     files.SweepOrphans: "orphans swept",
 }
@@ -60,7 +59,7 @@ _MOVE_NOTHING: Final = (
     files.ReleaseClaims,
     partitions.InitialisePartitions,
     partitions.SplitPartition,
-    moves.SetSchema,
+    schemas.SetSchema,
     files.SweepOrphans,
 )
 """Transactions after which each reference that remains has the partition and rows it had before."""

@@ -36,7 +36,7 @@ from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import given_job_id
-from sleeper.state.commit import SweepGuard, add_files, request_files
+from sleeper.state.new_files import SweepGuard, add_files, request_files
 from sleeper.state.table_state import CommittedJob, JobRecord, TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable

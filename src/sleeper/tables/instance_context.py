@@ -14,9 +14,10 @@ from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import InputStore, Objects
 from sleeper.state.table_index import NotedTableIndex, OwnChanges
+from sleeper.storage.followed_log import Following
+from sleeper.storage.opened_instance import OpenedInstance
 from sleeper.storage.places import IndexBegun, Place
 from sleeper.storage.storage_clock import StorageClock
-from sleeper.storage.transaction_log import Following, OpenedInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,10 +30,11 @@ from sleeper.model import paths
 from sleeper.model.known_properties.state_store import state_store_named
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import StateMove, TableRecord
-from sleeper.state.commit_changes import differing_attributes
-from sleeper.state.moves import MoveNotes, MoveState, StatePlace
+from sleeper.state.moves import MoveNotes, StatePlace
+from sleeper.state.state_difference import differing_attributes
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.moves import MoveState
 from sleeper.tables.change import switch_state_store
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.state_stores import store_at

@@ -21,7 +21,7 @@ from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, StateMove, TableRecord
 from sleeper.ports.objects import Objects
-from sleeper.state.commit import SweepGuard
+from sleeper.state.new_files import SweepGuard
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_index import OwnChanges
 from sleeper.state.table_state import TableState

@@ -22,8 +22,8 @@ from sleeper.state.moves import MoveNotes, StatePlace
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_index import OwnChanges
 from sleeper.state.transaction_json import decode_entry
+from sleeper.storage.followed_log import FollowedLog, Following, open_log
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
-from sleeper.storage.transaction_log import FollowedLog, Following, open_log
 from sleeper.tables.instance_context import InstanceContext
 
 if TYPE_CHECKING:

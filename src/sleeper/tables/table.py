@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.rows import Rows, WholeTable
 from sleeper.errors import BadRequest, QueryInvalid, TableNotFound
-from sleeper.model.queries import (
-    NOT_GIVEN,
-    NotGiven,
-    RegionRequest,
-    checked_as_of,
-    checked_max_age,
-)
+from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of, checked_max_age
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.open_table import TableHandle
@@ -35,13 +29,13 @@ if TYPE_CHECKING:
     from sleeper.model.known_properties.given import PropertyValue
     from sleeper.pictures.svg import Svg
     from sleeper.spark.data_source.open_table import SparkTable
+    from sleeper.state.commit_request import CommitRequest
     from sleeper.state.kept_versions import KeptVersions
     from sleeper.state.plans.bulk_imports import EngineAsked
     from sleeper.state.plans.claims import HeldClaim
     from sleeper.state.plans.compactions import CompactionPlan
     from sleeper.state.plans.splits_and_merges import LeafSize, SiblingLeaves
     from sleeper.state.table_state import Transaction
-    from sleeper.state.transactions.commit_request import CommitRequest
     from sleeper.state.transactions.files import AddFiles
     from sleeper.tables.bulk_import import BulkImportResult
     from sleeper.tables.claims import ReleaseResult

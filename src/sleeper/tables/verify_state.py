@@ -22,10 +22,10 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
 from sleeper.state.commit import replay
-from sleeper.state.commit_changes import differing_attributes, state_difference
 from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
-from sleeper.state.log_store import NewestCopies
+from sleeper.state.newest_copy import NewestCopies
 from sleeper.state.snapshot import state_from_parts
+from sleeper.state.state_difference import differing_attributes, state_difference
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.transaction_log import TABLE_LOG, ObjectTransactionLog

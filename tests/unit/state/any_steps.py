@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from sleeper.errors import CommitRefused
 from sleeper.model.files import ClaimOwner
-from sleeper.state.moves import SetSchema
 from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import (
     AddFiles,
@@ -22,6 +21,7 @@ from sleeper.state.transactions.files import (
     SweepOrphans,
 )
 from sleeper.state.transactions.partitions import MergePartitions
+from sleeper.state.transactions.schemas import SetSchema
 from tests.unit.state.small_tables import MUCH_LATER, SCHEMA, part, ref, split
 
 OWNER = ClaimOwner(host="there", pid=7, worker_id="worker")

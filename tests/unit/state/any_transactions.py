@@ -12,7 +12,6 @@ from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.moves import MoveState, SetSchema
 from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import (
     AddFiles,
@@ -27,12 +26,14 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
     SweepOrphans,
 )
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
     MergePartitions,
     SplitPartition,
 )
+from sleeper.state.transactions.schemas import SetSchema
 
 KEY_VALUES = {
     Primitive.INT: st.integers(-(2**31) + 1, 2**31 - 1),

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 from sleeper.errors import StorageFailed
-from sleeper.state.commit_changes import state_difference
 from sleeper.state.revision_store import Revision
+from sleeper.state.state_difference import state_difference
 from sleeper.state.state_store import SweptStates
 
 

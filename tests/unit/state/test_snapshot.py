@@ -14,10 +14,10 @@ from sleeper.errors import CommitRefused, DataDamaged, FormatTooNew
 from sleeper.model.files import ClaimOwner
 from sleeper.model.tables import StateMove
 from sleeper.state import snapshot
-from sleeper.state.moves import MoveState
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import CommittedJob, TableState
 from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.any_transactions import schemas, transactions, trees
 from tests.unit.state.small_tables import (

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sleeper.state.log_store import dates_stored_before, last_stored_before
+from sleeper.state.stored_times import dates_stored_before, last_stored_before
 from sleeper.state.table_state import TableState
 from sleeper.state.transaction_json import LogEntry, encode_entry
 from tests.unit.state.small_tables import SCHEMA

@@ -7,14 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from sleeper.errors import CommitOverwritten, StorageFailed, StorageReadOnly
+from sleeper.storage.followed_log import NO_CHECKS, CheckedTransactionLog, CommitChecks, open_log
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.transaction_log import (
-    NO_CHECKS,
-    CheckedTransactionLog,
-    CommitChecks,
-    ObjectTransactionLog,
-    open_log,
-)
+from sleeper.storage.transaction_log import ObjectTransactionLog
 
 PREFIX = "statestore/transactions/"
 KEY = PREFIX + "{:020d}.json"

@@ -10,7 +10,7 @@ import pytest
 
 from sleeper.model.tables import TableRecord
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.snapshots import object_table_index
+from sleeper.storage.table_index import object_table_index
 
 TRADES = TableRecord("1", "trades")
 QUOTES = TableRecord("2", "quotes")

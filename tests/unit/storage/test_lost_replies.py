@@ -18,7 +18,8 @@ from sleeper.errors import (
 from sleeper.model.tables import TableRecord
 from sleeper.state.table_index import ATTEMPTS
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
+from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.table_index import object_table_index
 from sleeper.storage.transaction_log import ObjectTransactionLog
 
 TRADES = TableRecord("1", "trades")

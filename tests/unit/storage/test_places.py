@@ -9,8 +9,8 @@ import pytest
 
 from sleeper.errors import InstanceGone, PropertiesInvalid, UrlInvalid
 from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.storage.followed_log import NO_CHECKS, CommitChecks
 from sleeper.storage.places import BucketPlace, FolderPlace, MemoryPlace, Place, place_of
-from sleeper.storage.transaction_log import NO_CHECKS, CommitChecks
 from tests.unit.workers.clocks import clock_of
 
 CLOCK = clock_of(lambda: 0.0)

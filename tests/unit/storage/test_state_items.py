@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sleeper.model.files import ClaimOwner, ClaimRecord
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import whole_region
-from sleeper.state.commit_changes import TrackedFile
+from sleeper.state.state_difference import TrackedFile
 from sleeper.state.table_state import JobRecord
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.state import read_items

@@ -21,7 +21,8 @@ from sleeper.state.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.places import Place
-from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
+from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.table_index import object_table_index
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables.create import add_table
 from sleeper.tables.ingest import IngestResult, ingest

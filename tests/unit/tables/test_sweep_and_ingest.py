@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import NewFilesTooOld
-from sleeper.state.commit import SweepGuard
+from sleeper.state.new_files import SweepGuard
 from sleeper.state.transactions.files import SweepOrphans
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables import garbage

@@ -12,6 +12,7 @@ REVISIONS = ("tests/unit/state/test_revision_store.py",)
 """The store that replaces whole states."""
 OVERTAKEN = ("tests/any_order/test_crash_points.py", "-k", "overtaken and ingest")
 """One process ingests, and another does something whole between two of its calls."""
+_APPEND = "state/append.py"
 
 BUGS = (
     Bug(
@@ -34,7 +35,7 @@ BUGS = (
     Bug(
         name="own-entry-not-known",
         breaks="After a lost reply the own entry is taken for another's.",
-        module="state/commit.py",
+        module=_APPEND,
         right="            return found == body\n",
         wrong="            return False\n",
         tests=COMMITS,

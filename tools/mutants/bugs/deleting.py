@@ -11,6 +11,7 @@ KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 SWEPT = ("tests/unit/tables/test_sweep_and_ingest.py",)
 """A sweep comes between a job and its commit."""
 UPKEEP = ("tests/stories/test_maintenance.py",)
+_NEW_FILES = "state/new_files.py"
 
 BUGS = (
     Bug(
@@ -69,7 +70,7 @@ BUGS = (
     Bug(
         name="old-files-not-looked-at",
         breaks="A job that took very long commits files that are gone.",
-        module="state/commit.py",
+        module=_NEW_FILES,
         right="            if modified is None or modified < oldest:\n",
         wrong="            if modified is None:\n                continue\n            if False:\n",
         tests=SWEPT,

@@ -20,7 +20,7 @@ BUGS = (
     Bug(
         name="compacted-rows-are-new",
         breaks="Rows that a compaction wrote anew count as added.",
-        module="state/transactions/change_feed.py",
+        module="state/change_feed.py",
         right="        if isinstance(transaction, AddFiles):\n",
         wrong="        if type(transaction).__name__ == 'ReplaceFiles':\n"
         "            row_counts[transaction.output.filename] = transaction.output.row_count\n"

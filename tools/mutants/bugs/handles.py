@@ -9,6 +9,8 @@ FOLLOWED = ("tests/contracts/test_folder_storage.py", "-k", "FollowedLog")
 REPLACED = ("tests/contracts/test_replaced_instances.py", "-k", "InFolder")
 """Open handles of a folder that is moved, deleted or replaced."""
 LOST = ("tests/unit/workers/test_lost_instances.py",)
+_FOLLOWED_LOG = "storage/followed_log.py"
+_APPEND = "state/append.py"
 
 BUGS = (
     Bug(
@@ -22,7 +24,7 @@ BUGS = (
     Bug(
         name="appended-after-nothing",
         breaks="A commit is appended after an entry that is not there.",
-        module="storage/transaction_log.py",
+        module=_FOLLOWED_LOG,
         right="            self._begin_check(number - 1)()\n",
         wrong="            pass\n",
         tests=FOLLOWED,
@@ -30,7 +32,7 @@ BUGS = (
     Bug(
         name="read-after-nothing",
         breaks="A state is read after an entry that is not there.",
-        module="storage/transaction_log.py",
+        module=_FOLLOWED_LOG,
         right="        check()\n",
         wrong="",
         tests=FOLLOWED,
@@ -38,7 +40,7 @@ BUGS = (
     Bug(
         name="another-entry-is-the-same",
         breaks="An entry that somebody else wrote under the same number is taken for the own one.",
-        module="storage/transaction_log.py",
+        module=_FOLLOWED_LOG,
         right="            is_same = digest == entry.digest\n",
         wrong="            is_same = True\n",
         tests=FOLLOWED,
@@ -46,7 +48,7 @@ BUGS = (
     Bug(
         name="snapshot-does-not-cover",
         breaks="An entry that a snapshot covers must be there.",
-        module="storage/transaction_log.py",
+        module=_FOLLOWED_LOG,
         right="            if covered < entry.number:\n",
         wrong="            if covered <= entry.number:\n",
         tests=FOLLOWED,
@@ -62,7 +64,7 @@ BUGS = (
     Bug(
         name="moved-commit-not-unknown",
         breaks="A commit whose folder was moved right after it counts as not written.",
-        module="state/commit.py",
+        module=_APPEND,
         right="            if certain:\n                raise\n",
         wrong="            raise\n",
         tests=REPLACED,

@@ -6,7 +6,8 @@ from ..bug import Bug
 
 FAILING = ("tests/any_order/test_migrations.py", "-k", "Alone")
 OVERTAKEN = ("tests/any_order/test_migrations.py", "-k", "Overtaken")
-STORES = ("tests/unit/state/test_moved_state.py",)
+STORES = ("tests/unit/state/test_moves.py",)
+_MOVES = "state/transactions/moves.py"
 
 BUGS = (
     Bug(
@@ -20,7 +21,7 @@ BUGS = (
     Bug(
         name="moved-whoever-committed",
         breaks="The old store is sealed though others have committed since it was copied.",
-        module="state/moves.py",
+        module=_MOVES,
         right="        if state.number != self.move.number:\n",
         wrong="        if state.number < self.move.number:\n",
         tests=OVERTAKEN,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..bug import Bug
 
 TROUBLE = ("tests/contracts/state/test_dynamodb_items_trouble.py",)
-DIFFERENCES = ("tests/unit/state/test_difference.py",)
-SIZES = ("tests/unit/state/test_commit_sizes.py",)
+DIFFERENCES = ("tests/unit/state/test_state_difference.py",)
+SIZES = ("tests/unit/state/test_commit_changes.py",)
 SMALL = ("tests/unit/tables/test_small_commits.py",)
 
 REVISIONS = "storage/aws/state/dynamo_revisions.py"

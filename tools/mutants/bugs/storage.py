@@ -9,6 +9,7 @@ BROKEN_STORES = ("tests/stories/test_broken_stores.py", "-k", "silence")
 CHECKED_LOG = ("tests/unit/storage/test_checked_log.py",)
 CONDITIONS = ("tests/contracts/test_conditions.py",)
 UNFINISHED = ("tests/unit/storage/test_unfinished_files.py",)
+_FOLLOWED_LOG = "storage/followed_log.py"
 
 BUGS = (
     Bug(
@@ -22,7 +23,7 @@ BUGS = (
     Bug(
         name="trial-of-a-store-inside-the-commit",
         breaks="A commit whose store was not tried is said to be unknown, though nothing was sent.",
-        module="storage/transaction_log.py",
+        module=_FOLLOWED_LOG,
         right="        self._checks.before_commit()\n        return self._log",
         wrong="        return self._log",
         tests=CHECKED_LOG,
@@ -70,7 +71,7 @@ BUGS = (
     Bug(
         name="entry-not-read-back",
         breaks="An entry that another writer replaces at once counts as committed.",
-        module="storage/transaction_log.py",
+        module=_FOLLOWED_LOG,
         right="        self._compare(self._last)\n",
         wrong="",
         tests=CHECKED_LOG,
@@ -78,7 +79,7 @@ BUGS = (
     Bug(
         name="last-entry-not-confirmed",
         breaks="An entry that another writer replaces a moment later is not noticed.",
-        module="storage/transaction_log.py",
+        module=_FOLLOWED_LOG,
         right="        if last is not None and last.number == number and not last.confirmed:\n",
         wrong="        if last is not None and number < 0:\n",
         tests=CHECKED_LOG,
@@ -102,7 +103,7 @@ BUGS = (
     Bug(
         name="overwritten-may-be-tried-again",
         breaks="Whoever had a commit overwritten is told that nobody knows, and to try again.",
-        module="state/commit.py",
+        module="state/new_files.py",
         right="        raise type(error)(",
         wrong="        raise CommitUnknown(",
         tests=("tests/unit/tables/test_ingest.py", "-k", "surely"),

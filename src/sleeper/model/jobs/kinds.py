@@ -320,7 +320,7 @@ KINDS: Final = (
     KindSpec(
         name="commit",
         tracked_as=None,
-        message="sleeper.state.transactions.commit_request",
+        message="sleeper.state.commit_request",
         queues=(
             QueueSpec(
                 name=QueueName.COMMIT,

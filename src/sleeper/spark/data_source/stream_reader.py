@@ -20,9 +20,9 @@ from sleeper.model.queries import LeafQuery
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.reader import LeavesTask, StreamRequest, read_partition
+from sleeper.state.change_feed import AddedFile, ChangeFeed, added_between
 from sleeper.state.plans.queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.change_feed import AddedFile, ChangeFeed, added_between
 
 _NUMBER = "transaction"
 _BEFORE_ALL = -1  # the offset of a stream that begins with the whole table

@@ -27,7 +27,7 @@ from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import use_one_thread
 from sleeper.spark.data_source.open_table import SparkTable, TableFiles
-from sleeper.state.commit import SweepGuard, add_files
+from sleeper.state.new_files import SweepGuard, add_files
 from sleeper.state.table_state import CommittedJob
 
 # ---------------------------------------------------------------- writing

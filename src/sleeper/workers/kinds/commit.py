@@ -17,7 +17,7 @@ from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.model.jobs.redelivery import chain_text, plan_redelivery, reasons_of
 from sleeper.ports.jobs import JobQueue
-from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
+from sleeper.state.commit_request import CommitRequest, read_commit_request
 from sleeper.tables.commit_requests import CommitAnswer
 from sleeper.workers.worker import IdleWait, WorkerControl
 

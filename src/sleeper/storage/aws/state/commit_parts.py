@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sleeper.errors import StorageFailed
-from sleeper.state.commit_changes import StateDifference
+from sleeper.state.state_difference import StateDifference
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item

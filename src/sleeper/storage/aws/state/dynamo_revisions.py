@@ -15,9 +15,9 @@ from typing import Final
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
-from sleeper.state.commit_changes import state_difference
 from sleeper.state.file_references import FileReferences
 from sleeper.state.revision_store import Revision
+from sleeper.state.state_difference import state_difference
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson

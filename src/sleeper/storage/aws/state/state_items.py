@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition
-from sleeper.state.commit_changes import TrackedFile
+from sleeper.state.state_difference import TrackedFile
 from sleeper.state.table_state import JobRecord
 from sleeper.state.value_json import RegionJson, claims_from_json, claims_to_json
 from sleeper.storage.aws.dynamo_tables import DynamoTable, Item

@@ -12,7 +12,7 @@ from sleeper.errors import DataDamaged, FormatTooNew, StorageFailed
 from sleeper.model.tables import TableRecord
 from sleeper.state.table_index import ENTRIES_PER_CHECKPOINT
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.snapshots import object_table_index
+from sleeper.storage.table_index import object_table_index
 
 ENTRY = "tables/index/{:020d}.json"
 CHECKPOINT = "tables/checkpoints/{:020d}.json"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sleeper.model.files import FileReference
 from sleeper.state import table_state
-from sleeper.state.commit_changes import TrackedFile, state_difference
 from sleeper.state.file_references import FileReferences
+from sleeper.state.state_difference import TrackedFile, state_difference
 from sleeper.state.table_state import CommittedJobs, JobRecord
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from tests.soak import tries

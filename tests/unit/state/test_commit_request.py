@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sleeper.errors import JobInvalid
 from sleeper.model.tables import StateMove
-from sleeper.state.moves import MoveState
-from sleeper.state.transactions.commit_request import (
+from sleeper.state.commit_request import (
     BODY_CHARACTERS_MAX,
     CommitRequest,
     body_text,
@@ -22,6 +21,7 @@ from sleeper.state.transactions.commit_request import (
     write_commit_request,
 )
 from sleeper.state.transactions.files import AddFiles, ClearFiles, DeleteFiles
+from sleeper.state.transactions.moves import MoveState
 from tests.unit.state.any_transactions import schemas, transactions
 from tests.unit.state.small_tables import SCHEMA, ref
 

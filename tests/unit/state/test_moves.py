@@ -10,9 +10,9 @@ import pytest
 from sleeper.errors import DataDamaged, StateMoved, TableChanged, VersionNotFound
 from sleeper.model.tables import StateMove
 from sleeper.state.log_store import TransactionLogStateStore
-from sleeper.state.moves import MoveState
 from sleeper.state.revision_store import RevisionStateStore
 from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.snapshots import ObjectSnapshotStore

@@ -16,8 +16,8 @@ from sleeper.state.commit_changes import (
     merge_changes,
     parts_max,
     push_changes,
-    state_difference,
 )
+from sleeper.state.state_difference import state_difference
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,

@@ -1,0 +1,68 @@
+"""Finds out when entries of a log were stored, which may be later than their dates.
+
+A writer reads the time, then creates its entry. If it is stopped in between, the entry is dated
+too early: the version before it was the newest one for longer than the date says.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sleeper.model.schema import Schema
+from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.table_state import TableState
+from sleeper.state.transaction_json import decode_entry
+
+_MOMENT = timedelta(microseconds=1)
+
+
+def dates_stored_before(
+    time: datetime, newest: TableState, log: TransactionLog, schema: Schema
+) -> datetime:
+    """Return a date: every entry that is dated before it was stored before `time`.
+
+    Dates of entries ascend, and so do the times at which they were stored. So the date of the last
+    entry that was stored before `time` is the result. This costs one request if that is the newest
+    entry; else about 2 log2(n) requests for n entries since then, and one entry is read.
+
+    Args:
+        time: By the clock of the storage.
+        newest: The newest state of the table.
+        log: The table's log.
+        schema: The table's.
+
+    Raises:
+        StorageFailed: the log cannot be read.
+    """
+    number = last_stored_before(time, newest.number, log)
+    if number == newest.number:
+        date = newest.at
+    else:
+        body = log.read(number) if number else None
+        where = f"entry {number} of the transaction log"
+        date = decode_entry(body, schema, where).at if body is not None else None
+    if date is None:  # no entry is known to be old enough
+        return datetime.min.replace(tzinfo=time.tzinfo)
+    return min(time, date + _MOMENT)
+
+
+def last_stored_before(time: datetime, newest: int, log: TransactionLog) -> int:
+    """Return the number of the last entry that was stored before `time`; 0 if none is known.
+
+    An entry whose time is unknown counts as stored later.
+    """
+
+    def is_before(number: int) -> bool:
+        stored = log.stored_at(number)
+        return stored is not None and stored < time
+
+    step, low, high = 1, newest, newest + 1
+    while low > 0 and not is_before(low):
+        low, high, step = max(low - step, 0), low, step * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_before(middle):
+            low = middle
+        else:
+            high = middle
+    return low
