@@ -2,7 +2,7 @@
 
 Tables of one leaf, of several files whose rows interleave, in a folder and in a bucket whose server
 answers after 20 ms. Ranges of some rows, `head(5)` and `query(limit=20)` are asked by turns with
-all readers, without the one of few rows (`engine/scan/few_rows.py`), without that of the first rows
+all readers, without the one of few rows (`engine/reading/few_rows.py`), without that of first rows
 (`border_after`), and without both; or, with `--limits`, with other limits of few rows. Each
 question asks for other rows, by a handle that has the page indexes, and by a new one. Medians of 9:
 CPU of all threads, and wall.
@@ -30,8 +30,7 @@ import pyarrow as pa
 
 import sleeper
 from bench.folder_bucket import folder_bucket
-from sleeper.engine import read_leaves
-from sleeper.engine.scan import few_rows
+from sleeper.engine.reading import few_rows, read_leaves
 
 RUNS = 9
 DELAY_S = 0.020

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.scan import few_rows, verified_pages
+from sleeper.engine.reading import few_rows, verified_pages
 from sleeper.errors import SchemaInvalid
 from sleeper.model.processing import Processing, parse_processing
 from sleeper.model.schema import DecimalType, Field, MapType, Primitive, Schema

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sleeper.engine.scan import verified_pages
+from sleeper.engine.reading import verified_pages
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.objects import at_once

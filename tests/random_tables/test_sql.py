@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sleeper.engine.scan import few_rows, verified_pages
+from sleeper.engine.reading import few_rows, verified_pages
 from sleeper.model.schema import Schema
 from tests.random_tables.random_table import RandomTable, arrow_table, random_table
 from tests.random_tables.sql_conditions import ConditionSource, Written, quoted, their_column

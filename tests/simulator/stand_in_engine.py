@@ -16,14 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.engine.file_rows import FileRows
-from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan import few_rows
-from sleeper.engine.scan.verified_pages import VerifiedPages
+from sleeper.engine.reading import few_rows
+from sleeper.engine.reading.file_rows import FileRows
+from sleeper.engine.reading.merged_scan import FileSlice, Scanner
+from sleeper.engine.reading.verified_pages import VerifiedPages
+from sleeper.engine.sketches.sketch import Sketches
+from sleeper.engine.sketches.stored_sketch import SketchBuilder, read_sketches
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
 from sleeper.engine.writing.data_file import WrittenFile
-from sleeper.engine.writing.sketch import Sketches
-from sleeper.engine.writing.stored_sketch import SketchBuilder, read_sketches
 from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
-from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.storage.local.folder import FolderObjects
 

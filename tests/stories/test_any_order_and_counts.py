@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.engine import file_rows
+from sleeper.engine.reading import file_rows
 from sleeper.errors import BadRequest, DataDamaged, QueryInvalid
 from sleeper.lookup.parquet_index import ParquetIndex
 

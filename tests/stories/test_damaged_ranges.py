@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.engine.scan import few_rows, verified_pages
+from sleeper.engine.reading import few_rows, verified_pages
 from sleeper.engine.writing import data_file
 from sleeper.errors import DataDamaged
 

@@ -42,6 +42,8 @@ table = sleeper.connect({url!r}).table("t")
 assert table.query(key="b").to_pylist() == [{{"key": "b", "n": 2}}]
 """
 
+READERS = "sleeper.engine.reading."
+
 
 def modules_loaded(code: str, environment: Mapping[str, str] = {}) -> set[str]:
     """The modules that a new process has loaded when it has run `code`."""
@@ -101,12 +103,13 @@ def test_the_first_look_up_in_a_folder_loads_no_writer_and_no_query_engine(folde
     loaded = modules_loaded(LOOK_UP.format(url=folder))
 
     unwanted = below(
-        *("sleeper.engine.writing", "sleeper.engine.inputs", "sleeper.engine.scan"),
+        *("sleeper.engine.writing", "sleeper.engine.inputs"),
         *("sleeper.engine.processing", "sleeper.jobs", "sleeper.workers"),
         *("sleeper.spark", "sleeper.storage.aws", "sleeper.storage.local.jobs"),
         *("sleeper.storage.objectstore", "sleeper.model.jobs"),
     )
     assert [name for name in sorted(loaded) if name.startswith(unwanted)] == []
+    assert {name for name in loaded if name.startswith(READERS)} <= {READERS + "read_leaves"}
     assert "sleeper.storage.memory" not in loaded
     properties = "sleeper.model.known_properties."
     read = {"given", "instance", "kinds", "state_store", "table", "typed"}
@@ -154,8 +157,9 @@ def test_the_first_look_up_in_a_bucket_loads_its_client_and_no_clouds(
     url = make_table(f"s3://{bucket}/one")
     loaded = modules_loaded(LOOK_UP.format(url=url), os.environ)
 
-    unwanted = below("sleeper.engine.writing", "sleeper.engine.scan", "sleeper.storage.aws")
+    unwanted = below("sleeper.engine.writing", "sleeper.storage.aws")
     assert [name for name in sorted(loaded) if name.startswith(unwanted)] == []
+    assert {name for name in loaded if name.startswith(READERS)} <= {READERS + "read_leaves"}
     assert len([name for name in loaded if name.startswith("sleeper")]) <= 160
     assert {"boto3", "botocore", "datafusion", "polars", "pandas"} & loaded == set()
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.engine.check_file import FileChecker
-from sleeper.engine.writing.stored_sketch import SketchBuilder
+from sleeper.engine.reading.check_file import FileChecker
+from sleeper.engine.sketches.stored_sketch import SketchBuilder
 from sleeper.errors import TableNotFound
 from sleeper.model.files import FileReference
 from sleeper.state import log_store, table_index

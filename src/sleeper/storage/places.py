@@ -2,8 +2,8 @@
 
 `place_of` chooses a class by the URL. Its methods say what follows from the kind of place, so that
 nobody else asks of which class an adapter is. A store that obstore knows needs no class of its own:
-its scheme is in `model/object_stores.py`, and `objectstore/client.py` and `engine/scan/session.py`
-open it. Any other store is an adapter, and one class here.
+its scheme is in `model/object_stores.py`, and `objectstore/client.py` and
+`engine/reading/session.py` open it. Any other store is an adapter, and one class here.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from sleeper.engine.read_leaves import TableReader
+from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
 from sleeper.engine.writing.data_file import WriteSettings, write_settings
 from sleeper.errors import (

@@ -15,7 +15,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from sleeper.engine.read_leaves import read_leaves
+from sleeper.engine.reading.read_leaves import read_leaves
 from sleeper.engine.rows import Rows
 from sleeper.errors import DataDamaged, QueryInvalid, VersionNotFound
 from sleeper.model.processing import Processing

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sleeper.engine.read_leaves import TableReader, read_leaves
+from sleeper.engine.reading.read_leaves import TableReader, read_leaves
 from sleeper.engine.writing.export import (
     ExportedFiles,
     ExportedPart,

@@ -13,7 +13,7 @@ from typing import Any
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.key_sample import KeySample, samples_by_leaf
 from sleeper.engine.inputs.sources import first_key_columns, open_source
-from sleeper.engine.writing.sketch import estimate_split_points as from_columns
+from sleeper.engine.sketches.sketch import estimate_split_points as from_columns
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
 from sleeper.html.values import NotebookHtml
 from sleeper.model.schema import Schema

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
-from sleeper.engine.read_leaves import TableReader, open_table_reader
+from sleeper.engine.reading.read_leaves import TableReader, open_table_reader
 from sleeper.engine.rows import Rows
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.model.known_properties.typed import TableProperties

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from sleeper.engine.writing.sketch import Sketches
-from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.engine.sketches.sketch import Sketches
+from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference
 from sleeper.state.plans.push_down import PushDownPlan, plan_push_down

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from sleeper.engine.read_leaves import (
+from sleeper.engine.reading.read_leaves import (
     TableReader,
     columns_to_read,
     count_rows_of_files,

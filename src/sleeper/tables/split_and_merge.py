@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sleeper.engine.writing.sketch import Sketches, union
-from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.engine.sketches.sketch import Sketches, union
+from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.errors import CommitRefused, DataDamaged, PartitionNotFound, PartitionSplitRefused
 from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sleeper.engine.read_leaves import TableReader
+from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement, rows_where
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, chosen_pages

@@ -18,7 +18,7 @@ from itertools import combinations, islice
 from logging import getLogger
 from typing import Final
 
-from sleeper.engine.check_file import (
+from sleeper.engine.reading.check_file import (
     CheckedFile,
     FileChecker,
     ReferencedFile,

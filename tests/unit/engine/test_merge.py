@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan.session import FileMissing, Session, merge_plan, node_names
+from sleeper.engine.reading.merged_scan import FileSlice, Scanner
+from sleeper.engine.reading.session import FileMissing, Session, merge_plan, node_names
 from sleeper.errors import QueryInvalid
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 from tests.soak import tries

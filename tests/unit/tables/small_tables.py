@@ -10,7 +10,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-from sleeper.engine.read_leaves import open_table_reader
+from sleeper.engine.reading.read_leaves import open_table_reader
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.partitions import split_partition
 from sleeper.model.processing import Processing

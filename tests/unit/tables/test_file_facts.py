@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from sleeper.engine.read_leaves import open_table_reader
+from sleeper.engine.reading.read_leaves import open_table_reader
 from sleeper.model.files import key_from_text
 from sleeper.model.processing import Processing
 from sleeper.model.ranges import whole_region

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.engine.writing import leaf_files
-from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import CommitContended, CommitOverwritten, CommitUnknown, NullKeys
 from sleeper.lookup.parquet.file_end import range_reader, read_file_end
 from sleeper.lookup.parquet.page_index import read_offset_index

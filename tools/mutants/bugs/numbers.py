@@ -10,7 +10,7 @@ BUGS = (
     Bug(
         name="column-folded",
         breaks="A column whose limits are equal is read as one value, NaN included.",
-        module="engine/scan/session.py",
+        module="engine/reading/session.py",
         right='"datafusion.execution.collect_statistics": "false"',
         wrong='"datafusion.execution.collect_statistics": "true"',
         tests=NUMBERS,

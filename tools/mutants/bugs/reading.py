@@ -7,7 +7,7 @@ from ..bug import Bug
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
 
-DAMAGE = ("tests/stories/test_damaged_ranges.py", "tests/unit/engine/scan")
+DAMAGE = ("tests/stories/test_damaged_ranges.py", "tests/unit/engine/reading")
 
 COLUMN_ORDER = ("tests/stories/test_column_order.py",)
 
@@ -81,7 +81,7 @@ BUGS = (
     Bug(
         name="all-pages-for-the-first-rows",
         breaks="A query with a limit reads pages that its rows are not in.",
-        module="engine/read_leaves.py",
+        module="engine/reading/read_leaves.py",
         right="if border is not None and border != least:",
         wrong="if border is not None and border == least:",
         tests=FIRST_ROWS,
@@ -89,7 +89,7 @@ BUGS = (
     Bug(
         name="limit-ends-at-the-border",
         breaks="A query with a limit ends where its first pages end.",
-        module="engine/read_leaves.py",
+        module="engine/reading/read_leaves.py",
         right="windows = [Range(least, border), Range(border, None)]",
         wrong="windows = [Range(least, border)]",
         tests=FIRST_ROWS,
@@ -97,7 +97,7 @@ BUGS = (
     Bug(
         name="order-trusted",
         breaks="A file of another writer is read by sort keys that it is not ordered by.",
-        module="engine/read_leaves.py",
+        module="engine/reading/read_leaves.py",
         right="ordered_by=(arrow_schema, schema.key_names)",
         wrong="ordered_by=(arrow_schema, schema.row_key_names)",
         tests=("tests/stories/test_files_of_others.py",),
@@ -105,7 +105,7 @@ BUGS = (
     Bug(
         name="first-page-checked-alone",
         breaks="A range reads pages that were not compared with their checksums.",
-        module="engine/scan/verified_pages.py",
+        module="engine/reading/verified_pages.py",
         right="                yield run\n",
         wrong="                yield run._replace(end=run.first + 1)\n",
         tests=DAMAGE,
@@ -113,7 +113,7 @@ BUGS = (
     Bug(
         name="dictionary-not-checked",
         breaks="A range reads a dictionary page that was not compared with its checksum.",
-        module="engine/scan/page_runs.py",
+        module="engine/reading/page_runs.py",
         right="        if extra and first:\n",
         wrong="        if extra > first:\n",
         tests=DAMAGE,
@@ -121,7 +121,7 @@ BUGS = (
     Bug(
         name="last-page-of-a-run-not-checked",
         breaks="A run of pages is compared with its checksum up to its last page.",
-        module="engine/scan/page_runs.py",
+        module="engine/reading/page_runs.py",
         right="        borders = offsets[first : end + 1].tolist()\n",
         wrong="        end -= end > first + 1\n"
         "        borders = offsets[first : end + 1].tolist()\n",
@@ -130,7 +130,7 @@ BUGS = (
     Bug(
         name="windows-of-zeros-left-out",
         breaks="Pages whose greatest key ends in a zero byte are not checked.",
-        module="engine/scan/verified_pages.py",
+        module="engine/reading/verified_pages.py",
         right='        return item[:BOUND_WIDTH_MAX].rstrip(b"\\0")\n',
         wrong="        return item[:BOUND_WIDTH_MAX]\n",
         tests=DAMAGE,
@@ -138,7 +138,7 @@ BUGS = (
     Bug(
         name="bombs-behind-sums",
         breaks="A file with right page sums may announce any size in memory.",
-        module="engine/scan/page_runs.py",
+        module="engine/reading/page_runs.py",
         right="            check_inflated(data, head, chunk)\n",
         wrong="            pass\n",
         tests=("tests/stories/test_parquet_bombs.py",),
@@ -146,7 +146,7 @@ BUGS = (
     Bug(
         name="window-without-regions",
         breaks="A long read gives rows outside of what was asked.",
-        module="engine/scan/verified_pages.py",
+        module="engine/reading/verified_pages.py",
         right="    for region in regions or (whole_region(schema),):\n",
         wrong="    for region in (whole_region(schema),):\n",
         tests=DAMAGE,
@@ -170,7 +170,7 @@ BUGS = (
     Bug(
         name="range-end-included",
         breaks="A range takes in its end.",
-        module="engine/scan/regions.py",
+        module="engine/reading/regions.py",
         right="        conditions.append(key < _literal(key_range.max, arrow_type))\n",
         wrong="        conditions.append(key <= _literal(key_range.max, arrow_type))\n",
         tests=ANY_ORDER,
@@ -194,7 +194,7 @@ BUGS = (
     Bug(
         name="equal-bound-taken-for-inside",
         breaks="A page whose keys end at a range's end is taken for a part of the range.",
-        module="engine/file_rows.py",
+        module="engine/reading/file_rows.py",
         right="bool(bounds.maximums[place] < self.containers[number][1])",
         wrong="bool(bounds.maximums[place] <= self.containers[number][1])",
         tests=("tests/stories/test_any_order_and_counts.py",),
@@ -202,7 +202,7 @@ BUGS = (
     Bug(
         name="unread-pages-decoded",
         breaks="A scan decodes pages that were not compared with their sums.",
-        module="engine/scan/page_runs.py",
+        module="engine/reading/page_runs.py",
         right="found, whole, heads = zlib.crc32(data, span.before), data, span.heads",
         wrong="found, whole, heads = span.after, data, span.heads",
         tests=("tests/stories/test_any_order_and_counts.py",),
@@ -210,18 +210,18 @@ BUGS = (
     Bug(
         name="few-rows-not-cut",
         breaks="A range of few rows takes in its end.",
-        module="engine/scan/few_rows.py",
+        module="engine/reading/few_rows.py",
         right="            conditions.append(pc.less(",
         wrong="            conditions.append(pc.less_equal(",
-        tests=("tests/unit/engine/scan/test_few_rows.py",),
+        tests=("tests/unit/engine/reading/test_few_rows.py",),
     ),
     Bug(
         name="short-bound-excludes-rows",
         breaks="A range of few rows misses keys whose page bounds were cut short.",
-        module="engine/scan/few_rows.py",
+        module="engine/reading/few_rows.py",
         right='searchsorted(high, "right")',
         wrong='searchsorted(high, "left")',
-        tests=("tests/unit/engine/scan/test_few_rows.py",),
+        tests=("tests/unit/engine/reading/test_few_rows.py",),
     ),
     Bug(
         name="differences-of-one-block",

@@ -75,7 +75,7 @@ BUGS = (
     Bug(
         name="median-not-clipped",
         breaks="The median of whole files splits a leaf that has parts of them.",
-        module="engine/writing/sketch.py",
+        module="engine/sketches/sketch.py",
         right="            last = bisect_left(known.values, number_of(known.kind, inside.max))\n",
         wrong="            pass\n",
         tests=ANY_ORDER,

@@ -11,15 +11,15 @@ BUGS = (
     Bug(
         name="order-within-batches",
         breaks="Rows are compared with the one before only inside of a batch of keys.",
-        module="engine/check_file.py",
+        module="engine/reading/check_file.py",
         right="keys if self.last is None else pa.concat_batches([self.last, keys])",
         wrong="keys",
-        tests=("tests/unit/engine/test_check_file.py", "-k", "batches"),
+        tests=("tests/unit/engine/reading/test_check_file.py", "-k", "batches"),
     ),
     Bug(
         name="parts-not-counted",
         breaks="The row count of a reference to a part of a file is not compared.",
-        module="engine/check_file.py",
+        module="engine/reading/check_file.py",
         right="        elif not reference.row_count_estimated and inside != reference.row_count:\n",
         wrong="        elif reference.whole_file and inside != reference.row_count:\n",
         tests=DAMAGE,
@@ -27,7 +27,7 @@ BUGS = (
     Bug(
         name="rows-outside-accepted",
         breaks="Rows outside of the leaf that has the whole file are not reported.",
-        module="engine/check_file.py",
+        module="engine/reading/check_file.py",
         right="        if reference.whole_file and inside != keys.row_count:\n",
         wrong="        if reference.whole_file and inside > keys.row_count:\n",
         tests=DAMAGE,
@@ -35,10 +35,10 @@ BUGS = (
     Bug(
         name="sums-between-pages-unread",
         breaks="A damaged sum between two pages is not found.",
-        module="engine/check_file.py",
+        module="engine/reading/check_file.py",
         right="verify_pages(self._lookup, file.filename, every_sum=True)",
         wrong="verify_pages(self._lookup, file.filename)",
-        tests=("tests/unit/engine/test_check_file.py",),
+        tests=("tests/unit/engine/reading/test_check_file.py",),
     ),
     Bug(
         name="snapshots-only-opened",

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 from sleeper.engine.arrow_schema import conform, split_null_keys
 from sleeper.engine.inputs.input_files import InputFiles, RowGroup, read_row_groups, shown
 from sleeper.engine.inputs.sources import Source
+from sleeper.engine.sketches.sketch import SystematicSample
 from sleeper.engine.sorting.key_order import Groups, OrderedRows
 from sleeper.engine.writing.leaf_files import rows_by_leaf
-from sleeper.engine.writing.sketch import SystematicSample
 from sleeper.model.keys import checked_value
 from sleeper.model.partitions import PartitionTree, leaf_groups
 from sleeper.model.schema import Schema

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final
 
-from sleeper.engine.scan.session import is_read_failure
+from sleeper.engine.reading.session import is_read_failure
 from sleeper.engine.sql.float_aggregates import NOT_FINITE
 from sleeper.engine.sql.table_scan import OpenScans
 from sleeper.errors import QueryInvalid, StorageFailed

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.scan.session import datafusion
+from sleeper.engine.reading.session import datafusion
 from sleeper.engine.sql.plans import node_class
 from sleeper.errors import QueryInvalid
 

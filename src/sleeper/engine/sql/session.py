@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from sleeper.engine.reading.session import datafusion, new_context, node_names
 from sleeper.engine.rows import Rows
-from sleeper.engine.scan.session import datafusion, new_context, node_names
 from sleeper.engine.sql.failures import translated
 from sleeper.engine.sql.float_aggregates import register_functions
 from sleeper.engine.sql.plans import ROWS_MAX, SIMPLIFY, STORED, conditions_of, direct_read

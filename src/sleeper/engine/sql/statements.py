@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sleeper.engine.interruptible import interruptible
+from sleeper.engine.reading.session import column, datafusion
 from sleeper.engine.rows import Rows
-from sleeper.engine.scan.session import column, datafusion
 from sleeper.engine.sql.as_written import as_written
 from sleeper.engine.sql.comparable_floats import (
     ComparableRead,

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from sleeper.engine.ahead import taken_ahead
+from sleeper.engine.reading.few_rows import key_limits, places_between
 from sleeper.engine.rows import Rows
-from sleeper.engine.scan.few_rows import key_limits, places_between
 from sleeper.engine.temp_folder import temp_file_failures, temp_folder
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet_index import ParquetIndex

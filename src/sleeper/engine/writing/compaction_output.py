@@ -20,11 +20,11 @@ from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.memory_limit import check_room, shortages_as_errors
 from sleeper.engine.processing.aggregations import Overflow
 from sleeper.engine.processing.process import process
-from sleeper.engine.read import FileSlice
-from sleeper.engine.read_leaves import TableReader
-from sleeper.engine.scan.page_checksums import verify_pages
-from sleeper.engine.scan.regions import row_groups
-from sleeper.engine.scan.verified_pages import verify_region
+from sleeper.engine.reading.merged_scan import FileSlice
+from sleeper.engine.reading.page_checksums import verify_pages
+from sleeper.engine.reading.read_leaves import TableReader
+from sleeper.engine.reading.regions import row_groups
+from sleeper.engine.reading.verified_pages import verify_region
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference

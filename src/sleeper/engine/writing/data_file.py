@@ -16,15 +16,10 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sleeper.columns.type_traits import (
-    KEY_LAYOUT,
-    OTHER_LAYOUT,
-    TRAITS_BY_ID,
-    ColumnLayout,
-)
+from sleeper.columns.type_traits import KEY_LAYOUT, OTHER_LAYOUT, TRAITS_BY_ID, ColumnLayout
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
+from sleeper.engine.sketches.stored_sketch import SketchBuilder, sketch_place_bytes
 from sleeper.engine.sorting.key_order import key_at
-from sleeper.engine.writing.stored_sketch import SketchBuilder, sketch_place_bytes
 from sleeper.errors import BadRequest
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.pages import is_bomb

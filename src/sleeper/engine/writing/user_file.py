@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics
 from sleeper.engine.panics import translated_panics
+from sleeper.engine.reading.regions import row_groups
 from sleeper.engine.rows import Rows
-from sleeper.engine.scan.regions import row_groups
 from sleeper.errors import AlreadyExists, QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
 
 if TYPE_CHECKING:

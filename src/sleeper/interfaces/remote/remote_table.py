@@ -17,8 +17,8 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
+from sleeper.engine.reading.regions import disjoint_regions
 from sleeper.engine.rows import Rows, WholeTable
-from sleeper.engine.scan.regions import disjoint_regions
 from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFailed
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import conform, split_null_keys, to_arrow
 from sleeper.engine.inputs.key_sample import KeySample
-from sleeper.engine.writing.sketch import SystematicSample
+from sleeper.engine.sketches.sketch import SystematicSample
 from sleeper.model.schema import Schema
 from sleeper.spark.block_shuffle.shuffle import Batches, use_one_thread
 from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors

@@ -16,12 +16,12 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import check_columns, to_arrow
 from sleeper.engine.inputs.input_files import RowGroup, read_row_groups, shown
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
-from sleeper.engine.sorting.blocks import BlockCutter
 from sleeper.engine.writing.export import atomic_directory
 from sleeper.errors import InputRefused, NullKeys, StorageFailed
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import InputStore
+from sleeper.spark.block_shuffle.blocks import BlockCutter
 from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapTaskReport, use_one_thread
 from sleeper.spark.data_source.schema import arrow_schema_of
 from sleeper.state.plans.bulk_imports import Buckets

@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.sorting.blocks import read_block
 from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
@@ -22,6 +21,7 @@ from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
+from sleeper.spark.block_shuffle.blocks import read_block
 from sleeper.spark.block_shuffle.shuffle import (
     Batches,
     MapTaskReport,

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from sleeper.engine.read_leaves import TableReader, open_table_reader
+from sleeper.engine.reading.read_leaves import TableReader, open_table_reader
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from sleeper.engine.read_leaves import read_leaves
+from sleeper.engine.reading.read_leaves import read_leaves
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region
 from sleeper.spark.block_shuffle.shuffle import use_one_thread

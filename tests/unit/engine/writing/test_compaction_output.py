@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read import FileSlice
-from sleeper.engine.read_leaves import open_table_reader
-from sleeper.engine.scan.session import Session, merge_plan, node_names
+from sleeper.engine.reading.merged_scan import FileSlice
+from sleeper.engine.reading.read_leaves import open_table_reader
+from sleeper.engine.reading.session import Session, merge_plan, node_names
+from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.engine.writing.compaction_output import compact_files
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
-from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings, write_data_file
-from sleeper.engine.writing.stored_sketch import (
+from sleeper.engine.sketches.stored_sketch import (
     SKETCHED_ROWS_MAX,
     SketchBuilder,
     read_stored_sketch,
 )
+from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.file_end import read_file_end
 from sleeper.lookup.parquet.footer import read_footer

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from sleeper.engine.writing.stored_sketch import SketchBuilder, read_sketches
+from sleeper.engine.sketches.stored_sketch import SketchBuilder, read_sketches
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.ranges import Range

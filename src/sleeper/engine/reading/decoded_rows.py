@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from sleeper.engine.scan.page_runs import PageRun, RunPages, page_sizes, read_checked_runs
+from sleeper.engine.reading.page_runs import PageRun, RunPages, page_sizes, read_checked_runs
 from sleeper.lookup.columns import BoundColumn, DecodePath, Ints, as_type, positions
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from sleeper.engine.scan.page_runs import PageRun, check_all_runs, check_runs, place_of
+from sleeper.engine.reading.page_runs import PageRun, check_all_runs, check_runs, place_of
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer, Leaf

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.engine.scan.session import column, datafusion
+from sleeper.engine.reading.session import column, datafusion
 from sleeper.model.keys import key_type, next_value, smallest_value
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Field, Schema
@@ -104,7 +104,7 @@ def _larger_max(one: Any, other: Any) -> Any:
 # A value becomes a literal with its column's exact type, never SQL text. So no value is changed,
 # and statistics of row groups and pages can be compared with it.
 
-REGIONS_MAX = 20
+PREDICATE_REGIONS_MAX = 20
 """Maximum number of regions in one predicate. DataFusion converts a list of equalities to `IN`,
 and does not prune for a list of more than 20."""
 

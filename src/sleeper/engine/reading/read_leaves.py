@@ -24,9 +24,8 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
 if TYPE_CHECKING:
-    from sleeper.engine import file_rows as single_files
-    from sleeper.engine import read
-    from sleeper.engine.scan import verified_pages
+    from sleeper.engine.reading import merged_scan, verified_pages
+    from sleeper.engine.reading.file_rows import FileRows
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
@@ -57,20 +56,20 @@ class TableReader:
     stores: ObjectStoreSettings | None
 
     @cached_property
-    def file_rows(self) -> single_files.FileRows:
+    def file_rows(self) -> FileRows:
         """Reads rows of single files."""
         remote = self.files.is_remote
         threads = _PARTS_AT_ONCE if remote else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
-        from sleeper.engine import file_rows as single_files
+        from sleeper.engine.reading.file_rows import FileRows
 
-        return single_files.FileRows(self.lookup, self.schema, self.arrow_schema, threads=threads)
+        return FileRows(self.lookup, self.schema, self.arrow_schema, threads=threads)
 
     @cached_property
-    def scanner(self) -> read.Scanner:
+    def scanner(self) -> merged_scan.Scanner:
         """Reads ranges; reuses a DataFusion context."""
-        from sleeper.engine import read
+        from sleeper.engine.reading import merged_scan
 
-        return read.Scanner(
+        return merged_scan.Scanner(
             self.schema,
             temp_folder=self.temp_folder,
             stores=self.stores,
@@ -80,7 +79,7 @@ class TableReader:
     @cached_property
     def pages(self) -> verified_pages.VerifiedPages:
         """Records which pages were compared with their checksums."""
-        from sleeper.engine.scan import verified_pages
+        from sleeper.engine.reading import verified_pages
 
         return verified_pages.VerifiedPages(self.lookup, self.arrow_schema)
 
@@ -230,7 +229,7 @@ def _streams(
     have the same files. A table's function gets each group in a stream of its own. Where few rows
     are taken, no group is opened before the rows of those before it are taken.
     """
-    from sleeper.engine.scan import few_rows
+    from sleeper.engine.reading import few_rows
 
     is_few = rows_max is not None and rows_max <= few_rows.FEW_ROWS
     needed = columns_to_read(reading, columns)
@@ -261,9 +260,9 @@ def _first_rows_first(
     """Yield rows of files in key order; the pages of the first rows are read by themselves."""
     schema = reading.schema
     reading.lookup.check(regions_by_file)
-    from sleeper.engine.scan import few_rows as first_rows
+    from sleeper.engine.reading import few_rows
 
-    border = first_rows.border_after(
+    border = few_rows.border_after(
         reading.lookup, regions_by_file, max(1, rows_max), schema, reading.arrow_schema
     )
     least = smallest_value(key_type(schema.row_keys[0]))
@@ -271,12 +270,12 @@ def _first_rows_first(
     if border is not None and border != least:
         windows = [Range(least, border), Range(border, None)]
     for window in windows:
-        from sleeper.engine.scan import verified_pages as read_windows
+        from sleeper.engine.reading import verified_pages
 
         cut = {
             name: inside
             for name, regions in regions_by_file.items()
-            if (inside := read_windows.cut_regions(regions, window, schema))
+            if (inside := verified_pages.cut_regions(regions, window, schema))
         }
         yield from _rows_in_order(reading, cut, columns)
 
@@ -301,7 +300,7 @@ def _few_rows(
 ) -> pa.Table | None:
     """Return the rows of files in key order, after a check of the files; None if they are many."""
     reading.lookup.check(regions_by_file)
-    from sleeper.engine.scan import few_rows
+    from sleeper.engine.reading import few_rows
 
     return few_rows.read_few_rows(
         reading.lookup, regions_by_file, columns, reading.schema, reading.arrow_schema
@@ -324,9 +323,9 @@ def _merged(
     """Yield the rows of files in key order; pages are checked before they are read."""
     reading.lookup.check(regions_by_file)
     unchecked = _unchecked(reading, regions_by_file, columns)
-    from sleeper.engine.scan import verified_pages as read_windows
+    from sleeper.engine.reading import verified_pages
 
-    windows = read_windows.read_windows(unchecked, reading.schema) if unchecked else ()
+    windows = verified_pages.read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:
         reading.pages.check(unchecked)
         yield from reading.scanner.merge(_slices(reading, regions_by_file), columns)
@@ -335,7 +334,7 @@ def _merged(
         cut = {
             name: inside
             for name, regions in regions_by_file.items()
-            if (inside := read_windows.cut_regions(regions, window, reading.schema))
+            if (inside := verified_pages.cut_regions(regions, window, reading.schema))
         }
         reading.pages.check(_unchecked(reading, cut, columns))
         rows: Any = reading.scanner.merge(_slices(reading, cut), columns)
@@ -367,9 +366,9 @@ def _regions_by_file(
     for leaf in group:
         for filename in leaf.filenames:
             by_file.setdefault(filename, []).extend(leaf.regions)
-    from sleeper.engine.scan import regions as region_chunks
+    from sleeper.engine.reading.regions import disjoint_regions
 
-    joined = {name: region_chunks.disjoint_regions(asked) for name, asked in by_file.items()}
+    joined = {name: disjoint_regions(asked) for name, asked in by_file.items()}
     return {name: () if whole in asked else asked for name, asked in joined.items()}
 
 
@@ -379,10 +378,10 @@ def _filenames(leaves: Sequence[LeafQuery]) -> set[str]:
 
 def _slices(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
-) -> list[read.FileSlice]:
-    from sleeper.engine import read
+) -> list[merged_scan.FileSlice]:
+    from sleeper.engine.reading import merged_scan
 
     return [
-        read.FileSlice(reading.files.url(name), regions)
+        merged_scan.FileSlice(reading.files.url(name), regions)
         for name, regions in regions_by_file.items()
     ]

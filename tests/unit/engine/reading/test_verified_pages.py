@@ -13,9 +13,9 @@ import pytest
 
 from sleeper import Field, Primitive, Schema
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read_leaves import open_table_reader, read_leaves
-from sleeper.engine.scan import few_rows, verified_pages
-from sleeper.engine.scan.verified_pages import VerifiedPages
+from sleeper.engine.reading import few_rows, verified_pages
+from sleeper.engine.reading.read_leaves import open_table_reader, read_leaves
+from sleeper.engine.reading.verified_pages import VerifiedPages
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader

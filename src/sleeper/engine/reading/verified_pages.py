@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.columns.type_traits import key_traits_of
-from sleeper.engine.scan.page_checksums import verify_some_pages
-from sleeper.engine.scan.page_runs import PageRun
+from sleeper.engine.reading.page_checksums import verify_some_pages
+from sleeper.engine.reading.page_runs import PageRun
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex

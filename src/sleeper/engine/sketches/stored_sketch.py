@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from datasketches import PyLongsSerDe, PyObjectSerDe, quantiles_items_sketch
 
 from sleeper.columns.type_traits import ARROW_TRAITS
-from sleeper.engine.writing.sketch import Distribution, Sketches, SystematicSample, value_of
+from sleeper.engine.sketches.sketch import Distribution, Sketches, SystematicSample, value_of
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound, ObjectTooShort
 from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges, range_reader, read_file_end
 from sleeper.model import paths

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan.page_checksums import verify_pages
+from sleeper.engine.reading.merged_scan import FileSlice, Scanner
+from sleeper.engine.reading.page_checksums import verify_pages
 from sleeper.engine.writing import data_file
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed

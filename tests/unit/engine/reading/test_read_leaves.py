@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.engine import read
-from sleeper.engine.file_rows import FileRows
-from sleeper.engine.scan import few_rows
+from sleeper.engine.reading import few_rows, merged_scan
+from sleeper.engine.reading.file_rows import FileRows
 
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field("n", pa.int64())])
 LEAVES = 30
@@ -47,7 +46,7 @@ def table_with(properties, *, leaves=LEAVES):
 def scans(monkeypatch):
     """Names of files, for each time that more than few rows were read."""
     seen = []
-    merge, read_files = read.Scanner.merge, FileRows.read_files
+    merge, read_files = merged_scan.Scanner.merge, FileRows.read_files
 
     def merging(scanner, slices, columns=None):
         seen.append([part.url for part in slices])
@@ -57,7 +56,7 @@ def scans(monkeypatch):
         seen.append([*regions_by_file])
         return read_files(rows, regions_by_file, *rest)
 
-    monkeypatch.setattr(read.Scanner, "merge", merging)
+    monkeypatch.setattr(merged_scan.Scanner, "merge", merging)
     monkeypatch.setattr(FileRows, "read_files", reading)
     return seen
 

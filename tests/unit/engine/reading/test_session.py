@@ -10,7 +10,7 @@ import pytest
 
 LOAD = """
 import os
-from sleeper.engine.scan.session import datafusion
+from sleeper.engine.reading.session import datafusion
 print(datafusion().found, os.environ.get("MIMALLOC_ALLOW_THP"))
 """
 

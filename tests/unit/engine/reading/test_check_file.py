@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.check_file import FileChecker, KeyBatch, KeyChecks, ReferencedFile
+from sleeper.engine.reading.check_file import FileChecker, KeyBatch, KeyChecks, ReferencedFile
 from sleeper.model.ranges import whole_region
 from sleeper.storage.memory import MemoryObjects
 from tests.soak import some

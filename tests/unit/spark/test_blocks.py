@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.sorting.blocks import BlockCutter, read_block
 from sleeper.model.partitions import (
     Partition,
     PartitionTree,
@@ -17,6 +16,7 @@ from sleeper.model.partitions import (
 )
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
+from sleeper.spark.block_shuffle.blocks import BlockCutter, read_block
 from sleeper.state.plans.bulk_imports import plan_even_buckets
 
 SCHEMA = Schema(

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.decoded_rows import GroupRows, decode_rows, join_ranges
-from sleeper.engine.scan.regions import disjoint_regions
-from sleeper.engine.scan.verified_pages import Limits, first_key_limits, places_between
+from sleeper.engine.reading.decoded_rows import GroupRows, decode_rows, join_ranges
+from sleeper.engine.reading.regions import disjoint_regions
+from sleeper.engine.reading.verified_pages import Limits, first_key_limits, places_between
 from sleeper.lookup.columns import Ints
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.scan.verified_pages import key_value
+from sleeper.engine.reading.verified_pages import key_value
 from sleeper.lookup.column_reader import as_ranges
 from sleeper.lookup.columns import comparable_array
 from sleeper.lookup.key_search import KeyRows, read_rows
@@ -35,7 +35,7 @@ FEW_BYTES = 4 << 20
 """Rows of the pages of a range, and their compressed bytes, in all files: no more are read here.
 The pages of a short range in twelve files have about so many rows (decision 0106)."""
 
-REGIONS_MAX = 4
+FEW_REGIONS_MAX = 4
 FILES_MAX = 12
 """Regions and files of one range; with more, to look through them takes longer than a plan."""
 
@@ -71,7 +71,7 @@ def read_few_rows(
         StorageFailed: a file cannot be read.
     """
     if len(regions_by_file) > files_max(lookup) or not all(
-        0 < len(regions) <= REGIONS_MAX for regions in regions_by_file.values()
+        0 < len(regions) <= FEW_REGIONS_MAX for regions in regions_by_file.values()
     ):
         return None
     rows_max = REMOTE_ROWS if lookup.is_remote else FEW_ROWS

@@ -20,14 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan.regions import (
-    REGIONS_MAX,
+from sleeper.engine.reading.merged_scan import FileSlice, Scanner
+from sleeper.engine.reading.regions import (
+    PREDICATE_REGIONS_MAX,
     disjoint_regions,
     region_chunks,
     regions_predicate,
 )
-from sleeper.engine.scan.session import Session, merge_plan
+from sleeper.engine.reading.session import Session, merge_plan
 from sleeper.errors import BadRequest, DataDamaged, StorageFailed
 from sleeper.model.ranges import (
     Range,
@@ -57,7 +57,7 @@ KEYS = {  # the n-th key of each type, ascending
 KILLED = """
 import os, signal
 from pathlib import Path
-from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.reading.merged_scan import FileSlice, Scanner
 from sleeper.model.schema import Field, Primitive, Schema
 schema = Schema(
     row_keys=(Field("id", Primitive.LONG),), values=(Field("text", Primitive.STRING),)
@@ -246,10 +246,10 @@ class TestRegions:
         """A thousand ranges inside one device's readings are not one predicate."""
         regions = [box(PAIRS, a=(7, 8), b=(f"{n:04}", f"{n:04}x")) for n in range(1000)]
 
-        chunks = list(region_chunks(regions[::-1], PAIRS, REGIONS_MAX))
+        chunks = list(region_chunks(regions[::-1], PAIRS, PREDICATE_REGIONS_MAX))
 
         assert [region for chunk in chunks for region in chunk] == regions
-        assert max(len(chunk) for chunk in chunks) == REGIONS_MAX
+        assert max(len(chunk) for chunk in chunks) == PREDICATE_REGIONS_MAX
 
     def test_that_hold_every_key_need_no_condition(self):
         """An end that excludes nothing is left out; nothing is left of the whole region."""
@@ -291,7 +291,7 @@ class TestHowLittleIsRead:
         """DataFusion prunes by a list of 20 equalities, and not by one of 21."""
         path = write(tmp_path, BY_ID, [(n, f"{n * 7919 % 65_000}") for n in range(65_000)])
         field = BY_ID.row_keys[0]
-        keys = [Region((exact_range(field, n * 3000),)) for n in range(REGIONS_MAX)]
+        keys = [Region((exact_range(field, n * 3000),)) for n in range(PREDICATE_REGIONS_MAX)]
 
         assert self.bytes_read(path, BY_ID, *keys) < Path(path).stat().st_size / 10
 
@@ -449,7 +449,9 @@ class TestUse:
     ):
         """So a process that is killed in the middle of a merge leaves none of them."""
         if not has_descriptors:
-            monkeypatch.setattr("sleeper.engine.read._DESCRIPTORS", tmp_path / "gone")
+            monkeypatch.setattr(
+                "sleeper.engine.reading.merged_scan._DESCRIPTORS", tmp_path / "gone"
+            )
         paths = [write(tmp_path, BY_ID, [(n, "") for n in range(5000)], str(at)) for at in range(5)]
         between = tmp_path / "between"
         between.mkdir()

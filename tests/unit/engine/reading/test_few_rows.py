@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read import FileSlice
-from sleeper.engine.read_leaves import open_table_reader
-from sleeper.engine.scan import few_rows
-from sleeper.engine.scan.few_rows import read_few_rows
+from sleeper.engine.reading import few_rows
+from sleeper.engine.reading.few_rows import read_few_rows
+from sleeper.engine.reading.merged_scan import FileSlice
+from sleeper.engine.reading.read_leaves import open_table_reader
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
 from sleeper.model.keys import key_type

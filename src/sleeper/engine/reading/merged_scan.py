@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.scan.regions import (
-    REGIONS_MAX,
+from sleeper.engine.reading.regions import (
+    PREDICATE_REGIONS_MAX,
     disjoint_regions,
     region_chunks,
     regions_predicate,
     row_groups,
 )
-from sleeper.engine.scan.session import (
+from sleeper.engine.reading.session import (
     Session,
     file_failure,
     is_read_failure,
@@ -166,11 +166,11 @@ class Scanner:
             if (disjoint := disjoint_regions(part.regions)) or not part.regions
         ]
         everything = any(not part.regions for part in wanted)
-        if everything or all(len(part.regions) <= REGIONS_MAX for part in wanted):
+        if everything or all(len(part.regions) <= PREDICATE_REGIONS_MAX for part in wanted):
             yield from [wanted] if wanted else []
             return
         regions = [*dict.fromkeys(region for part in wanted for region in part.regions)]
-        for chunk in region_chunks(regions, self._schema, REGIONS_MAX):
+        for chunk in region_chunks(regions, self._schema, PREDICATE_REGIONS_MAX):
             here = set(chunk)
             cut = [
                 FileSlice(part.url, tuple(region for region in part.regions if region in here))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sleeper.columns.type_traits import arrow_type
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.writing.sketch import Sketches, estimate_split_points, union
-from sleeper.engine.writing.stored_sketch import (
+from sleeper.engine.sketches.sketch import Sketches, estimate_split_points, union
+from sleeper.engine.sketches.stored_sketch import (
     SKETCHED_ROWS_MAX,
     SketchBuilder,
     _serde,

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.scan.page_checksums import verify_pages
-from sleeper.engine.writing.sketch import Distribution, Sketches
-from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.engine.reading.page_checksums import verify_pages
+from sleeper.engine.sketches.sketch import Distribution, Sketches
+from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.lookup.columns import Ints, comparable_array
 from sleeper.lookup.key_search import KeyRows, read_rows

@@ -1,1 +1,0 @@
-"""The parts of reading ranges of data files with DataFusion."""

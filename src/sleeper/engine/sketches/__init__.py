@@ -1,0 +1,1 @@
+"""Sketches: quantiles of the row keys of a data file, and their form in files."""
