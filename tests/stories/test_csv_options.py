@@ -132,6 +132,8 @@ class TestOptions:
         [
             (b"id,city\n1,M\xfcnster\n", {}, r"row 2 .*encoding"),
             (b"id,city\n1,\xff\xff\n", {"encoding": "ascii"}, "byte 10 .*'ascii'"),
+            (b"id,city\n1,+2AA-\n", {"encoding": "utf-7"}, "byte 16 is no text .*surrogates"),
+            (b"id,city\n1,xn--\xff\n", {"encoding": "idna"}, "no text .*encoding"),
             (b"id;city\n1;x\n", {}, "separated by ';', not by ','.*--separator"),
             (b"id,city\n1,x\n", {"separator": ";"}, "separated by ',', not by ';'"),
             (
@@ -292,6 +294,20 @@ class TestPatterns:
         table.ingest(folder.parent / pattern)
 
         assert sorted(row["city"] for row in table.rows()) == names
+
+    @pytest.mark.parametrize("hidden", ["_temporary/0", ".git", "2026/_spark"])
+    def test_leave_out_folders_that_are_hidden(self, table, folder, hidden):
+        """What another program has not finished is read by nobody who does not name its folder."""
+        (folder / hidden).mkdir(parents=True)
+        (folder / hidden / "d.csv").write_text("id,city\n7,unfinished\n")
+
+        table.ingest(folder / "**" / "*.csv")
+        with pytest.raises(InputNotFound, match="no file matches"):
+            table.ingest(folder / "*" / hidden.rpartition("/")[2] / "*.csv")
+        table.ingest(folder / hidden / "*.csv")
+
+        cities = sorted(row["city"] for row in table.rows())
+        assert cities == ["2026/c.csv", "a.csv", "b.csv", "unfinished"]
 
     def test_are_no_patterns_where_there_is_such_a_file(self, table, folder):
         """A name may have any sign."""

@@ -113,6 +113,21 @@ def test_texts_that_are_no_time_of_day_are_refused(table, tmp_path, text):
         table.ingest(tmp_path / "a.jsonl")
 
 
+@pytest.mark.parametrize("ticks", [-1, 86_400_000_000, 2**62])
+@pytest.mark.parametrize("column", ["at", "open", "shifts"])
+def test_numbers_that_are_no_time_of_day_are_refused(table, column, ticks):
+    """Arrow holds any number as a time of day; so none becomes a null, or another time, unsaid."""
+    number = pa.array([ticks]).view(pa.time64("us"))
+    values = {
+        "at": number,
+        "open": pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), number),
+        "shifts": pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(["a"]), number),
+    }
+
+    with pytest.raises(InputSchemaMismatch, match=rf"column '{column}' .*{ticks} is not within"):
+        table.ingest(pa.table({"id": [1], column: values[column]}))
+
+
 def test_every_way_of_reading_has_them(filled):
     """By key, by range, compacted, as frames, and by other engines."""
     filled.ingest([{**row, "id": row["id"] + 10} for row in ROWS])

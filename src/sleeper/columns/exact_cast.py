@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.columns.type_traits import arrow_traits, is_text
+from sleeper.columns.type_traits import arrow_traits
 
 
 def castable(given: pa.DataType, want: pa.DataType) -> bool:
@@ -42,11 +42,12 @@ def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     """Return an array as exactly the wanted type, every value unchanged.
 
     Raises:
-        pa.ArrowInvalid: a value would change, or is not UTF-8; the message shows one.
+        pa.ArrowInvalid: a value would change, is not UTF-8, or no time of day; the message shows
+            one.
     """
     cast = _cast(chunk, want)
-    if _holds_text(want):
-        cast.validate(full=True)  # Arrow does not check text that it reads from Parquet
+    if _needs_validation(want):
+        cast.validate(full=True)  # Arrow does not check what it is given, or reads from Parquet
     return cast
 
 
@@ -103,12 +104,14 @@ def _plain_lists(chunk: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, elements, mask=mask)
 
 
-def _holds_text(kind: pa.DataType) -> bool:
+def _needs_validation(kind: pa.DataType) -> bool:
+    """Return whether an array may have what is no value of its type, also in lists and maps."""
     if pa.types.is_list(kind):
-        return is_text(kind.value_type)
+        return _needs_validation(kind.value_type)
     if pa.types.is_map(kind):
-        return is_text(kind.key_type) or is_text(kind.item_type)
-    return is_text(kind)
+        return _needs_validation(kind.key_type) or _needs_validation(kind.item_type)
+    row = arrow_traits(kind)
+    return row is not None and row.needs_validation
 
 
 def _decoded(chunk: pa.Array) -> pa.Array:

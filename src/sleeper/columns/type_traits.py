@@ -92,6 +92,8 @@ class ArrowTraits:
             if they are items as they are, or if it is not for keys.
         layout: How columns of values are written.
         limits: What values must lie between so that Python has them; None if Arrow has no others.
+        needs_validation: Whether an array may have what is no value of the type, such as bytes that
+            are no UTF-8: Arrow looks for that only where it is asked to.
         from_python: Converts plain Python objects and None; their classes were checked.
         from_text: Reads texts of CSV and JSON; None if Arrow's cast does. It raises ArrowInvalid.
     """
@@ -108,6 +110,7 @@ class ArrowTraits:
     items: pa.DataType | None
     layout: ColumnLayout
     limits: Limits | None
+    needs_validation: bool
     from_python: FromPython
     from_text: Callable[[pa.Array], pa.Array] | None
 
@@ -259,6 +262,7 @@ def _row(
     items: pa.DataType | None = None,
     layout: ColumnLayout = _NUMBERS,
     limits: Limits | None = None,
+    needs_validation: bool = False,
     from_python: FromPython = _converted,
     from_text: Callable[[pa.Array], pa.Array] | None = None,
 ) -> ArrowTraits:
@@ -275,6 +279,7 @@ def _row(
         items=items,
         layout=layout,
         limits=limits,
+        needs_validation=needs_validation,
         from_python=from_python,
         from_text=from_text,
     )
@@ -306,6 +311,7 @@ _ROWS: Final = (
         renamed_from=_is_byte_array,
         items=pa.binary(),
         layout=_TEXTS,
+        needs_validation=True,
     ),
     _row(
         Primitive.BYTES,
@@ -389,6 +395,7 @@ _ROWS: Final = (
         renamed_from=pa.types.is_time,
         mark=_TIME,
         numbers=pa.int64(),
+        needs_validation=True,
         from_python=_times,
         from_text=_times_of_text,
     ),

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.errors import BadRequest, InputNotFound, InputUnreadable, UrlInvalid
 from sleeper.lookup.parquet.pages import is_bomb
-from sleeper.model.input_names import data_files, is_hidden, is_pattern
+from sleeper.model.input_names import data_files, folder_of_pattern, is_hidden, is_pattern
 from sleeper.ports.objects import InputStore
 
 _BATCH_ROWS_MAX = 131_072
@@ -91,7 +91,8 @@ def _find_local(path: str) -> list[str]:
 def _find_by_pattern(pattern: str) -> list[str]:
     """Return the files of a pattern of this machine, and those below its folders."""
     named = glob(pattern, recursive=True)  # noqa: PTH207 - a pattern may be absolute
-    found = sorted(path for path in named if not is_hidden(Path(path).name))
+    start = len(folder_of_pattern(pattern))  # hidden names there were given
+    found = sorted(path for path in named if not any(map(is_hidden, Path(path[start:]).parts)))
     if not found:
         raise InputNotFound(f"no file matches {shown(pattern)}")
     files = [path for path in found if not Path(path).is_dir()]

@@ -409,13 +409,8 @@ def _opened(
             )
             opened.callback(source.wait_for_readers)
             yield source
-        except UnicodeDecodeError as error:
-            place = getattr(file, "bytes_read", 0) + error.start
-            _refuse(
-                path,
-                f"byte {place:,} is no text in the encoding {error.encoding!r} ({error.reason}): "
-                "give the right encoding, by csv=CsvOptions(encoding=...) or --encoding",
-            )
+        except UnicodeError as error:
+            _refuse_encoding(path, error, getattr(file, "bytes_read", 0))
         except FileNotFoundError:
             raise InputNotFound(f"file {shown(path)} no longer exists") from None
         except OSError as error:
@@ -432,6 +427,16 @@ def _raw(path: str, remote: InputStore | None) -> AbstractContextManager[Any]:
 
 def _is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == "utf-8"
+
+
+def _refuse_encoding(path: str, error: UnicodeError, bytes_read: int) -> NoReturn:
+    if isinstance(error, UnicodeDecodeError):
+        found = f"byte {bytes_read + error.start:,} is no text in the encoding {error.encoding!r} "
+        found += f"({error.reason})"
+    else:  # what some encodings say, or half of a surrogate pair
+        found = f"what it has up to byte {bytes_read:,} is no text ({error})"
+    advice = "give the right encoding, by csv=CsvOptions(encoding=...) or --encoding"
+    _refuse(path, f"{found}: {advice}")
 
 
 def _refuse_csv(path: str, reason: str, names: Sequence[str], csv: CsvOptions) -> NoReturn:

@@ -203,7 +203,7 @@ class DecodedFile:
     """A file of text in some encoding, as UTF-8.
 
     Raises:
-        UnicodeDecodeError: while it is read: a byte is no text of the encoding.
+        UnicodeError: while it is read: a byte is no text of the encoding, or UTF-8 has none for it.
     """
 
     def __init__(self, file: Any, encoding: str) -> None:
