@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from sleeper.model.jobs.messages import SubmittedFile
+from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.workers.kinds.batcher import batch_limits, plan_batches
 

@@ -42,7 +42,7 @@ from sleeper.interfaces.cli.upstream_names import scripts_table
 from sleeper.interfaces.spark_source import OPTIONS
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 from sleeper.model.known_properties.given import OPEN_FAMILIES
-from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.value_kinds import Property
 
 GENERATED = "<!-- Generated: run `make docs`. -->\n\n"
 HELP_WIDTH = 90

@@ -25,11 +25,11 @@ from sleeper.errors import (
 if TYPE_CHECKING:  # see __getattr__
     from sleeper import spark
     from sleeper.engine.rows import Rows
+    from sleeper.html.progress import progress_bar
     from sleeper.instance.instance import Instance, create_instance
     from sleeper.interfaces.connection import connect
     from sleeper.model.csv_options import CsvOptions
     from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
-    from sleeper.pictures.progress import progress_bar
     from sleeper.tables.ingest import IngestResult
     from sleeper.tables.table import Table
 
@@ -75,7 +75,7 @@ _LOADED_AT_FIRST_USE = {
     "Table": "sleeper.tables.table",
     "connect": "sleeper.interfaces.connection",
     "create_instance": "sleeper.instance.instance",
-    "progress_bar": "sleeper.pictures.progress",
+    "progress_bar": "sleeper.html.progress",
 }
 """The modules of the public names that `import sleeper` does not load."""
 

@@ -11,16 +11,16 @@ import pytest
 
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 from sleeper.model.known_properties.given import OPEN_FAMILIES
-from sleeper.model.known_properties.kinds import JAVA_ITERATOR, TEXT, Property
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
+from sleeper.model.known_properties.value_kinds import JAVA_ITERATOR, TEXT, Property
 from tests.house.sources import PACKAGE, Source, check_none, package, read
 
 FOLDER = f"{PACKAGE}/model/known_properties"
 DECLARATIONS = {
     f"{FOLDER}/{name}.py"
     for name in (
-        *("cloud", "clusters", "instance", "jobs", "kinds"),
-        *("maintenance", "table", "upstream"),
+        *("cloud", "clusters", "instance", "jobs", "maintenance"),
+        *("table", "upstream", "value_kinds"),
     )
 }
 ACCESSORS = {f"{FOLDER}/{name}.py" for name in ("typed",)}

@@ -8,8 +8,8 @@ import pytest
 
 from sleeper.errors import BadRequest, DataDamaged, StorageFailed
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.model.jobs.messages import FileState
 from sleeper.model.jobs.statuses import JobState
+from sleeper.model.jobs.submitted_files import FileState
 from sleeper.workers.job import RunContext
 from sleeper.workers.kinds import batcher
 from sleeper.workers.kinds.batcher import run_batcher

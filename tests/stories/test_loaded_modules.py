@@ -112,7 +112,7 @@ def test_the_first_look_up_in_a_folder_loads_no_writer_and_no_query_engine(folde
     assert {name for name in loaded if name.startswith(READERS)} <= {READERS + "read_leaves"}
     assert "sleeper.storage.memory" not in loaded
     properties = "sleeper.model.known_properties."
-    read = {"given", "instance", "kinds", "state_store", "table", "typed"}
+    read = {"given", "instance", "state_store", "table", "typed", "value_kinds"}
     assert {name for name in loaded if name.startswith(properties)} == {
         properties + n for n in read
     }

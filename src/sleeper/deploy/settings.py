@@ -17,8 +17,8 @@ from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.jobs.settings import queue_settings, task_size
 from sleeper.model.known_properties import deployment as known
 from sleeper.model.known_properties.catalogue import validate_instance_properties
-from sleeper.model.known_properties.kinds import PREFIX
 from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.model.known_properties.value_kinds import PREFIX
 from sleeper.model.stacks import OPTIONAL_STACKS, STACKS_OF_OTHERS, StackName
 from sleeper.storage.aws.deployment.deployment import Deployment
 from sleeper.storage.aws.deployment.names import instance_id_of

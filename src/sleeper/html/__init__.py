@@ -1,1 +1,1 @@
-"""HTML of values, as text: for notebooks and for the web page."""
+"""HTML of values, as text, and bars of progress: for notebooks and for the web page."""

@@ -21,7 +21,7 @@ from sleeper.instance.instance import Instance
 from sleeper.model.formats.properties_file import write_properties
 from sleeper.model.formats.split_points_file import write_split_points
 from sleeper.model.known_properties.catalogue import KNOWN_INSTANCE_PROPERTIES, TABLE_PROPERTIES
-from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.value_kinds import Property
 from sleeper.tables.table import Table
 
 _FOLDER_NAME = re.compile(r"\w[\w .-]*")

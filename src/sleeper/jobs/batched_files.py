@@ -18,8 +18,8 @@ from sleeper.jobs.arguments import id_text
 from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.jobs.reports import job
 from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER
-from sleeper.model.jobs.messages import FileState, RetriedFiles, SubmittedFile
 from sleeper.model.jobs.statuses import JobState
+from sleeper.model.jobs.submitted_files import FileState, RetriedFiles, SubmittedFile
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.model.known_properties.kinds import BOOLEAN, MOVE_ID
+from sleeper.model.known_properties.value_kinds import BOOLEAN, MOVE_ID
 
 ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"

@@ -1,1 +1,1 @@
-"""Pictures as SVG, and bars of progress."""
+"""Pictures as SVG."""

@@ -8,14 +8,8 @@ from typing import Protocol
 
 from sleeper.model.jobs.events import JobEvent, JobFilter, TaskEvent
 from sleeper.model.jobs.kinds import JobKind, QueueName
-from sleeper.model.jobs.messages import (
-    DeadLetter,
-    NewMessage,
-    QueueDepth,
-    ReceivedMessage,
-    SubmittedFile,
-    UnsentJob,
-)
+from sleeper.model.jobs.messages import DeadLetter, NewMessage, QueueDepth, ReceivedMessage
+from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 
 # ---------------------------------------------------------------- job queue
 #

@@ -674,7 +674,7 @@ def _bucket(text: str, stores: ObjectStoreSettings) -> Place:
 
 
 def _in_aws(instance_id: str, stores: ObjectStoreSettings) -> Place:
-    from sleeper.storage.aws.deployment.names import aws_identity
+    from sleeper.storage.aws.deployment.identity import aws_identity
 
     identity = aws_identity(stores.region)
     here = replace(stores, region=identity.region)

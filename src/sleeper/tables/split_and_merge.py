@@ -27,10 +27,10 @@ from sleeper.state.plans.splits_and_merges import (
     SiblingLeaves,
     files_to_sketch,
     merging_threshold,
+    plan_merges,
+    plan_splits,
     split_point,
 )
-from sleeper.state.plans.splits_and_merges import leaf_sizes as plan_splits
-from sleeper.state.plans.splits_and_merges import small_siblings as plan_merges
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import MergePartitions, SplitPartition

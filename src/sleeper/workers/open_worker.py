@@ -77,6 +77,10 @@ def open_worker(
 ) -> Worker:
     """Return a worker that runs jobs of one kind when its `run` is called.
 
+    A worker takes messages from the queues of its kind, and runs each as a job. Two kinds work
+    otherwise: compactions have no queue, and claim files in tables; a committer takes many
+    messages at once, and commits those of a table in one entry.
+
     Args:
         instance: Whose jobs they are.
         kind: One of `KIND_NAMES`.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.model.jobs.messages import SubmittedFile, UnsentJob
+from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 from tests.soak import tries
 
 NOON = datetime(2026, 5, 4, 12, 0, 0, 123_456, tzinfo=UTC)

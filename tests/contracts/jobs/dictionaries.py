@@ -18,13 +18,12 @@ from sleeper.model.jobs.messages import (
     QueueDepth,
     QueueSettings,
     ReceivedMessage,
-    SubmittedFile,
-    UnsentJob,
     check_hidden,
     check_new_messages,
     check_receive,
     received_too_often,
 )
+from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 from sleeper.ports.ids import NewId
 
 # ---------------------------------------------------------------- job queue

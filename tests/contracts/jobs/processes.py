@@ -22,7 +22,8 @@ from pathlib import Path
 
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind, QueueName
-from sleeper.model.jobs.messages import NewMessage, QueueSettings, SubmittedFile
+from sleeper.model.jobs.messages import NewMessage, QueueSettings
+from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 
 LONG_AFTER = datetime(2100, 1, 1, tzinfo=UTC)

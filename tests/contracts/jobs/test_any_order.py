@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, TaskEvent
 from sleeper.model.jobs.kinds import JobKind, QueueName
-from sleeper.model.jobs.messages import NewMessage, QueueSettings, SubmittedFile
+from sleeper.model.jobs.messages import NewMessage, QueueSettings
+from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.dictionaries import MemoryJobStores

@@ -16,13 +16,7 @@ from botocore.exceptions import (
 
 from sleeper.errors import MissingExtra, ObjectNotFound, StorageFailed, StorageReadOnly
 from sleeper.storage.aws import clients
-from sleeper.storage.aws.clients import (
-    aws_client,
-    aws_failure,
-    is_missing,
-    is_throttled,
-    vendor_errors,
-)
+from sleeper.storage.aws.clients import aws_client, aws_failure, is_missing, vendor_errors
 
 QUEUE = "queue 'sleeper-demo-IngestJobQ'"
 
@@ -86,8 +80,6 @@ def test_kinds_of_refusals_are_known():
     """For callers that do something else about them."""
     assert is_missing(refusal("QueueDoesNotExist"))
     assert not is_missing(NoCredentialsError())
-    assert is_throttled(refusal("ProvisionedThroughputExceededException"))
-    assert not is_throttled(refusal("AccessDenied"))
 
 
 def test_a_message_has_no_password_and_is_short():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.model.jobs.messages import SubmittedFile
+from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from tests.contracts.jobs.clock import Clock, numbered
 

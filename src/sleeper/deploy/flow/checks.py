@@ -17,7 +17,7 @@ from sleeper.model.jobs.platforms import PLATFORMS
 from sleeper.storage.aws.clients import aws_client, error_code, owner_tag_value, vendor_errors
 from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
-from sleeper.storage.aws.deployment.names import AwsIdentity, InstanceNames, aws_identity
+from sleeper.storage.aws.deployment.names import InstanceNames
 
 logger = logging.getLogger(__name__)
 
@@ -119,15 +119,6 @@ _QUOTAS: Final = {False: "L-3032A538", True: "L-36FBB829"}
 def check_account(account: str, region: str) -> list[CheckResult]:
     """Say which account and region are used."""
     return ok(f"account {account}, region {region}")
-
-
-def identity_of(region: str | None) -> AwsIdentity:
-    """Return the account and the region of these credentials.
-
-    Raises:
-        StorageFailed: there are no valid credentials.
-    """
-    return aws_identity(region)
 
 
 def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[CheckResult]:

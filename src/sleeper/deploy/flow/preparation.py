@@ -35,12 +35,8 @@ from sleeper.deploy.stacks.app import Assembly, synthesise
 from sleeper.errors import PropertiesInvalid, SleeperError
 from sleeper.model.known_properties.catalogue import check_editable
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
-from sleeper.storage.aws.deployment.names import (
-    AwsIdentity,
-    InstanceNames,
-    aws_identity,
-    is_instance_id,
-)
+from sleeper.storage.aws.deployment.identity import AwsIdentity, aws_identity
+from sleeper.storage.aws.deployment.names import InstanceNames, is_instance_id
 
 logger = logging.getLogger(__name__)
 

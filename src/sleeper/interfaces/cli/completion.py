@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from sleeper.interfaces.connection import connect
-from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.value_kinds import Property
 
 _WAIT_S: Final = 2.0
 Items = list[CompletionItem]

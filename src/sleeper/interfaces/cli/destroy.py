@@ -73,7 +73,8 @@ def _deployed(url: str, data: Removal | None) -> tuple[DeployedRemoval, Deployed
     # Only an instance in AWS has stacks to be removed: others need no client of CloudFormation.
     from sleeper.deploy.flow.deployed_stacks import DeployedStacks
     from sleeper.deploy.flow.removal import plan_deployed_removal
-    from sleeper.storage.aws.deployment.names import aws_identity, instance_id_of
+    from sleeper.storage.aws.deployment.identity import aws_identity
+    from sleeper.storage.aws.deployment.names import instance_id_of
 
     stores = ObjectStoreSettings.of(process_environment())
     region = aws_identity(stores.region).region

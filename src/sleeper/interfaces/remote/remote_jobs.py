@@ -15,8 +15,9 @@ from sleeper.interfaces.remote.remote_table import path_of_table
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
-from sleeper.model.jobs.messages import DeadLetter, QueueDepth, RetriedFiles, SubmittedFile
+from sleeper.model.jobs.messages import DeadLetter, QueueDepth
 from sleeper.model.jobs.statuses import JobStatus
+from sleeper.model.jobs.submitted_files import RetriedFiles, SubmittedFile
 
 Paths = str | Sequence[str]
 

@@ -16,7 +16,7 @@ from sleeper.errors import (
     InstanceReplaced,
     PropertiesInvalid,
 )
-from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.value_kinds import Property
 
 INSTANCE_FORMAT = 1
 """The newest format of instances that this Sleeper reads; it writes this one."""

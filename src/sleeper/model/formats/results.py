@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from sleeper.model.formats.message_json import write_message
-from sleeper.model.known_properties.kinds import BYTE_SIZE, POSITIVE, Kind
 from sleeper.model.known_properties.table import CODEC
+from sleeper.model.known_properties.value_kinds import BYTE_SIZE, POSITIVE, Kind
 from sleeper.model.schema import Schema
 
 

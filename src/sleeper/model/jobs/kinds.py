@@ -1,8 +1,17 @@
 """The kinds of jobs, one row each: queues, properties, stacks, and how they are tracked.
 
-Whatever lists kinds of jobs or their queues reads it here. A new kind is a row of `KINDS`, the
-members of the enums that it names, and a module in `workers/kinds` that runs its jobs; to be
-deployed to AWS it needs what its stack is allowed (`deploy/stacks/jobs.py`).
+Whatever lists kinds of jobs or their queues reads it here. A new kind needs:
+
+1. a row of `KINDS`, and a member of `QueueName` for each of its queues
+2. a member of `JobKind` and a row of `TRACKED`, if trackers show its jobs as a kind of their own
+3. the format of its message: a module in `model/formats` with a `read_...` function
+4. the module that runs its jobs: `workers/kinds/<name>.py` with `open_reader`, which
+   `workers/open_worker.py` calls; two kinds need more there (see `open_worker`)
+5. how a job is submitted: `jobs/submission.py`, and a method of `InstanceJobs`
+6. how users ask for it: a command in `interfaces/cli`, a route in `interfaces/rest/routes/jobs.py`
+7. for AWS: a member of `StackName` and a row of the table in `model/stacks.py`, what its role may
+   do (`deploy/grants.py`), its stack (`deploy/stacks/jobs.py`, listed in `deploy/stacks/app.py`),
+   and where a function gets its messages, a handler in `interfaces/lambdas`
 
 Properties are named without their first part, `sleeper.`; `settings.py` reads them.
 """
@@ -130,7 +139,8 @@ class KindSpec:
     Attributes:
         name: What `sleeper worker`, `sleeper serve --job-workers` and the Helm chart call it.
         tracked_as: What trackers call its jobs; None where it commits what others track.
-        message: The module that reads its messages; None where it has no queue.
+        message: The module that reads its messages; None where it has no queue. A test compares it
+            with what the kind's module imports.
         queues: Where its messages come from; none for compactions, whose queue is what tables have
             claimed.
         goes_on_paused: Whether a pause of the instance leaves it alone: questions do not change

@@ -46,20 +46,17 @@ def plan_redelivery(
     receives_max: int,
     first_s: float = 10.0,
     max_s: float = 900.0,
-    chance: float = 0.0,
 ) -> Redelivery:
     """Return what becomes of a message whose job failed.
 
-    The wait doubles with each failure. Up to half of it is left out by chance, so that jobs that
-    failed together are not tried again together.
+    The wait doubles with each failure.
 
     Args:
         failure: Why it failed.
         receives: How often the message was received, this time included.
         receives_max: How often it may be received.
-        first_s: The longest wait after the first failure.
+        first_s: The wait after the first failure.
         max_s: The longest wait after any.
-        chance: A random number from 0 to 1.
     """
     if not may_pass(failure):
         return Redelivery(
@@ -68,8 +65,7 @@ def plan_redelivery(
     if receives >= receives_max:
         times = "once" if receives == 1 else f"{receives} times"
         return Redelivery(delay_s=None, reason=f"failed {times}, at last: {chain_text(failure)}")
-    ceiling_s = min(first_s * 2.0 ** min(receives - 1, 64), max_s)
-    return Redelivery(delay_s=ceiling_s * (1 - chance / 2))
+    return Redelivery(delay_s=min(first_s * 2.0 ** min(receives - 1, 64), max_s))
 
 
 def reasons_of(error: BaseException) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 from sleeper.model.jobs.kinds import QUEUES, TRACKED, JobKind, KindSpec, QueueName, TaskSpec
 from sleeper.model.jobs.messages import HIDDEN_MAX_S, QueueSettings
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES
-from sleeper.model.known_properties.kinds import PREFIX
 from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.model.known_properties.value_kinds import PREFIX
 
 _KEPT_MAX: Final = timedelta(days=36_500)  # ten thousand years are too many for a date
 _KNOWN: Final = {each.name: each for each in INSTANCE_PROPERTIES}

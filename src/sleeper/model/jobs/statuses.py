@@ -13,13 +13,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from sleeper.html.values import NotebookHtml
-from sleeper.model.jobs.attempts import (
-    LOST,
-    Attempt,
-    attempts_of,
-    is_given_up,
-    last_failure,
-)
+from sleeper.model.jobs.attempts import LOST, Attempt, attempts_of, is_given_up, last_failure
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
 
@@ -127,7 +121,6 @@ T = TypeVar("T")
 
 _ORDER: Final = {kind: at for at, kind in enumerate(JobEventType)}
 _FAILURES: Final = (JobState.REJECTED, JobState.FAILED)
-_COMMITS: Final = (JobEventType.ADDED_FILES, JobEventType.COMMITTED)
 _ENDS: Final = (JobEventType.FINISHED, JobEventType.FAILED, JobEventType.REJECTED)
 
 
@@ -334,7 +327,7 @@ def _reasons(state: JobState, attempts: Sequence[Attempt]) -> tuple[str, ...]:
 
 def _run(kind: JobKind, attempt: Attempt) -> JobRun:
     events, (named, name) = attempt.events, attempt.run or ("job", "")
-    commits = [event for event in events if event.type in _COMMITS]
+    commits = [event for event in events if event.type in _COMMITTED]
     ends = [event for event in events if event.type in _ENDS]
     files = [event.files for event in events if event.type is JobEventType.FINISHED]
     return JobRun(

@@ -14,7 +14,7 @@ from sleeper.errors import PropertiesInvalid, SchemaInvalid
 from sleeper.model.known_properties.cloud import CloudProperties, LambdaProperties, TaskProperties
 from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
-from sleeper.model.known_properties.given import is_known, misplaced_names, without_effect
+from sleeper.model.known_properties.given import misplaced_names, without_effect
 from sleeper.model.known_properties.ingest import (
     ASYNC_COMMIT_SWITCH,
     AsyncCommitProperties,
@@ -37,7 +37,6 @@ from sleeper.model.known_properties.jobs import (
     QueryQueueProperties,
     TrackerProperties,
 )
-from sleeper.model.known_properties.kinds import Property, gathered, given_text, properties_of
 from sleeper.model.known_properties.maintenance import (
     CompactionProperties,
     GarbageProperties,
@@ -56,6 +55,7 @@ from sleeper.model.known_properties.upstream import (
     UPSTREAM_INSTANCE_PROPERTIES,
     UPSTREAM_TABLE_PROPERTIES,
 )
+from sleeper.model.known_properties.value_kinds import Property, gathered, given_text, properties_of
 from sleeper.model.processing import AGGREGATIONS, FILTERS, FUNCTION, parse_processing
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE
@@ -187,16 +187,6 @@ def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
         failures[name] = f"{name} cannot be changed here from {old!r} to {new!r}. {advice}"
     if failures:
         raise PropertiesInvalid(failures)
-
-
-def unknown_table_properties(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of a table's properties that are unknown, sorted. They are stored."""
-    return tuple(sorted(name for name in values if not is_known(name, TABLE_PROPERTIES_BY_NAME)))
-
-
-def unknown_instance_properties(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of an instance's properties that are unknown, sorted. They are stored."""
-    return tuple(sorted(name for name in values if not is_known(name, INSTANCE_PROPERTIES_BY_NAME)))
 
 
 def table_property_warnings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sleeper.model.known_properties.kinds import (
+from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
     LAMBDA_TIMEOUT,
     LOG_DAYS,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.known_properties.cloud import ARCHITECTURE
-from sleeper.model.known_properties.kinds import (
+from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
     LIST,
     POSITIVE,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from sleeper.model.jobs.kinds import QUEUES, QueueName
-from sleeper.model.known_properties.kinds import PREFIX, TEXT, Property, family
+from sleeper.model.known_properties.value_kinds import PREFIX, TEXT, Property, family
 
 ACCOUNT: Final = "sleeper.account"
 REGION: Final = "sleeper.region"

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import Any, Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.model.known_properties.kinds import PREFIX, TABLE_PREFIX, Property
+from sleeper.model.known_properties.value_kinds import PREFIX, TABLE_PREFIX, Property
 
 PropertyValue = str | int | bool
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER
-from sleeper.model.known_properties.kinds import (
+from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
     BYTE_SIZE,
     NOT_NEGATIVE,

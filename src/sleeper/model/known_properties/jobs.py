@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sleeper.model.known_properties.kinds import (
+from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
     BYTE_SIZE,
     JOBS_URL,

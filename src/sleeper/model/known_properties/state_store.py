@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.model.known_properties.kinds import (
+from sleeper.model.known_properties.value_kinds import (
     MOVE_ID,
     NOT_NEGATIVE,
     POSITIVE,

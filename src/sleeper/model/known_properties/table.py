@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sleeper.model.known_properties.kinds import (
+from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
     BYTE_SIZE,
     JAVA_ITERATOR,

@@ -19,18 +19,18 @@ from sleeper.model.known_properties.instance import (
     CommitProperties,
     GeneralProperties,
 )
-from sleeper.model.known_properties.kinds import (
-    TABLE_DEFAULT_PREFIX,
-    TABLE_PREFIX,
-    Property,
-    given_text,
-    read_group,
-)
 from sleeper.model.known_properties.state_store import STATE_MOVE_PROPERTY, StateStoreProperties
 from sleeper.model.known_properties.table import (
     DefinitionProperties,
     ParquetProperties,
     QueryProperties,
+)
+from sleeper.model.known_properties.value_kinds import (
+    TABLE_DEFAULT_PREFIX,
+    TABLE_PREFIX,
+    Property,
+    given_text,
+    read_group,
 )
 from sleeper.model.processing import Processing, parse_processing
 from sleeper.model.schema import Schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sleeper.model.known_properties.kinds import (
+from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
     BYTE_SIZE,
     INTEGER,

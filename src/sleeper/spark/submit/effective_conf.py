@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.deployment import REGION
-from sleeper.model.known_properties.kinds import TABLE_DEFAULT_PREFIX, TABLE_PREFIX
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
+from sleeper.model.known_properties.value_kinds import TABLE_DEFAULT_PREFIX, TABLE_PREFIX
 
 Platform = Literal["spark-submit", "kubernetes", "eks", "emr", "emr-serverless"]
 

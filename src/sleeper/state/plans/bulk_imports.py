@@ -7,7 +7,6 @@ others, and small leaves share a task.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -41,10 +40,6 @@ class Buckets:
 
     def __len__(self) -> int:
         return len(self.leaves)
-
-    def range_of(self, value: Any) -> int:
-        """Return the index of the range that contains a value of the first row key."""
-        return bisect_right(self.bounds, value)
 
 
 def plan_buckets(

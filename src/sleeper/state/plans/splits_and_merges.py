@@ -60,7 +60,7 @@ class LeafSize(NotebookHtml):
         return self.too_large and self.obstacle is None
 
 
-def leaf_sizes(state: TableState, threshold: int) -> tuple[LeafSize, ...]:
+def plan_splits(state: TableState, threshold: int) -> tuple[LeafSize, ...]:
     """Return the leaves that have rows, the largest first, with whether each is too large.
 
     Estimates count too, unlike upstream, where a leaf that has only parts of files is never split.
@@ -154,7 +154,7 @@ def merging_threshold(known: SplittingProperties, rows_below: int | None) -> int
     return threshold
 
 
-def small_siblings(
+def plan_merges(
     state: TableState, rows_below: int, changes_max: int | None = None
 ) -> tuple[SiblingLeaves, ...]:
     """Return the pairs of leaves that have fewer rows together than `rows_below`, in key order.

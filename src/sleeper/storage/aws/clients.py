@@ -162,11 +162,6 @@ def is_missing(error: Exception) -> bool:
     return error_code(error) in _MISSING
 
 
-def is_throttled(error: Exception) -> bool:
-    """Return whether the service refused the call because there are too many."""
-    return error_code(error) in _THROTTLED
-
-
 def aws_failure(
     error: Exception, verb: str, what: str, *, writes: bool, permission: str
 ) -> StorageFailed:

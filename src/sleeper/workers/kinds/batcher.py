@@ -20,8 +20,9 @@ from sleeper.model.formats.batcher_submission import (
 )
 from sleeper.model.formats.ingest_job import IngestJob, write_ingest_job
 from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER, JobKind, QueueName
-from sleeper.model.jobs.messages import ReceivedMessage, SubmittedFile
+from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.model.jobs.redelivery import chain_text
+from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.workers.job import Job, JobOutcome, JobReader, MessageRejected, RunContext
 

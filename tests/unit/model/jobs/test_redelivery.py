@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sleeper import errors
 from sleeper.errors import (
@@ -60,7 +58,7 @@ def test_other_errors_may_be_anything(error):
 def redelivery(error: Exception | None = None, **changes: float):
     """What becomes of a message that was received once, of three times."""
     error = error or StorageFailed("x")
-    numbers = {"receives": 1, "receives_max": 3, "first_s": 10, "max_s": 900, "chance": 0}
+    numbers = {"receives": 1, "receives_max": 3, "first_s": 10, "max_s": 900}
     return plan_redelivery(error, **{**numbers, **changes})
 
 
@@ -75,15 +73,6 @@ def test_the_wait_doubles_up_to_a_limit(receives, delay_s):
 def test_no_wait_when_none_is_wanted():
     """Nothing doubled is nothing."""
     assert redelivery(first_s=0, receives=2).delay_s == 0
-
-
-@given(st.floats(0, 1), st.integers(1, 100))
-def test_chance_takes_up_to_half_of_the_wait(chance, receives):
-    """So jobs that failed together come back one by one."""
-    whole = redelivery(receives=receives, receives_max=101).delay_s
-
-    assert whole / 2 <= redelivery(receives=receives, receives_max=101, chance=chance).delay_s
-    assert redelivery(receives=receives, receives_max=101, chance=chance).delay_s <= whole
 
 
 @pytest.mark.parametrize(

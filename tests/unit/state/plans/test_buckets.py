@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import count
 
@@ -57,7 +58,7 @@ def samples_of(tree, keys, weight=1):
 
 def bucket_of(buckets, tree, key) -> int:
     """Where a row goes, by what a task is told."""
-    bucket = buckets.range_buckets[buckets.range_of(key[0])]
+    bucket = buckets.range_buckets[bisect_right(buckets.bounds, key[0])]
     return bucket if isinstance(bucket, int) else bucket[tree.leaf_of(key).partition_id]
 
 

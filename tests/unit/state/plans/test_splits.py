@@ -12,7 +12,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.plans.splits_and_merges import files_to_sketch, leaf_sizes, split_point
+from sleeper.state.plans.splits_and_merges import files_to_sketch, plan_splits, split_point
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
@@ -114,13 +114,13 @@ def table(*leaves):
 
 
 class TestWhich:
-    """`leaf_sizes`, `files_to_sketch`."""
+    """`plan_splits`, `files_to_sketch`."""
 
     def test_a_leaf_is_split_from_the_threshold_on(self):
         """SPL-1: as many rows are enough; the largest leaf comes first."""
         state = table([(5, False)], [(5, False), (5, False)])
 
-        sizes = leaf_sizes(state, 10)
+        sizes = plan_splits(state, 10)
 
         assert [(size.partition.partition_id, size.too_large) for size in sizes] == [
             ("high", True),
@@ -129,7 +129,7 @@ class TestWhich:
 
     def test_estimated_rows_count_too(self):
         """Upstream would never split such a leaf."""
-        (size,) = leaf_sizes(table([(10, True)], []), 10)
+        (size,) = plan_splits(table([(10, True)], []), 10)
 
         assert (size.too_large, size.estimated) == (True, True)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.model.jobs.messages import SubmittedFile
+from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.workers.kinds.batcher import BatchLimits, batch_limits, files_by_table, plan_batches
 

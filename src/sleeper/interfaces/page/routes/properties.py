@@ -13,8 +13,8 @@ from sleeper.errors import PropertiesInvalid
 from sleeper.interfaces.page.rendering import path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
 from sleeper.model.known_properties.catalogue import TABLE_PROPERTIES
-from sleeper.model.known_properties.kinds import JAVA_ITERATOR
 from sleeper.model.known_properties.typed import TableProperties
+from sleeper.model.known_properties.value_kinds import JAVA_ITERATOR
 from sleeper.model.tables import SCHEMA
 from sleeper.tables.table import Table
 

@@ -19,7 +19,8 @@ from sleeper.ports.objects import Belonging
 from sleeper.storage.aws.clients import OWNER_TAG, aws_client, owner_tag_value, resource_prefix
 from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
-from sleeper.storage.aws.deployment.names import AwsIdentity, InstanceNames
+from sleeper.storage.aws.deployment.identity import AwsIdentity
+from sleeper.storage.aws.deployment.names import InstanceNames
 from sleeper.storage.aws.deployment.table_index import BY_ID, BY_NAME, INIT_TABLES
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.jobs.dynamo_tracker import QUERY_STATES

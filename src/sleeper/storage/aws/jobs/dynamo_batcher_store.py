@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Final
 
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.model.jobs.messages import SubmittedFile, UnsentJob
+from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTable, DynamoTables, Item
 from sleeper.storage.aws.jobs.dynamo_items import (
     NOT_ASSIGNED,

@@ -16,8 +16,8 @@ from typing import Any, Final
 from sleeper.errors import StorageFailed
 from sleeper.model.formats.job_events import decode_job_event, decode_task_event, encode_event
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
-from sleeper.model.jobs.messages import SubmittedFile
 from sleeper.model.jobs.statuses import rate
+from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.storage.aws.dynamo_tables import Item
 
 NOT_ASSIGNED: Final = "not_assigned_to_job"

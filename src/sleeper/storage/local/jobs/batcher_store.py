@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.model.jobs.messages import SubmittedFile, UnsentJob
+from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 from sleeper.storage.local.jobs.database import JobDatabase, as_number, as_time
 
 _PAGE = 1_000
