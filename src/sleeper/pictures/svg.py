@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Final
+from typing import Final
 
 from sleeper.html.markup import Markup, element, joined, shortened
 
@@ -75,10 +75,16 @@ class Svg:
         """Return the picture for a page that has `PICTURE_STYLE`."""
         return self._element(self.body, width="100%")
 
+    def _repr_html_(self) -> str:
+        """Return the picture for a page that someone else makes, of whatever width it is."""
+        return element("div", self._styled(width="100%", style=f"max-width:{self.width}px"))
+
     def _repr_svg_(self) -> str:
+        return self._styled(width=self.width, height=self.height)
+
+    def _styled(self, **size: object) -> Markup:
         paper = element("rect", class_="paper", width=self.width, height=self.height, rx=8)
         style = element("style", Markup(PICTURE_STYLE))
-        size: dict[str, Any] = {"width": self.width, "height": self.height}
         return self._element(style, paper, self.body, **size)
 
     def save(self, path: str | os.PathLike[str]) -> None:

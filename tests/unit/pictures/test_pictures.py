@@ -73,6 +73,23 @@ def test_a_small_tree_shows_each_split_point_and_each_leaf():
     assert "3 leaves at depth up to 2, 4 file references, 12,300 rows" in shown
 
 
+def test_a_picture_fits_the_page_of_others_and_is_named():
+    """Given a page narrower than a picture, as of nbconvert, its HTML shrinks with the page and is
+    no wider than it was drawn; for readers of screens it has a role, a title and a description.
+    """
+    picture = tree_picture(balanced_tree(5), {}, SCHEMA, title="Partitions of <planes>")
+
+    (shown,) = ET.fromstring(picture._repr_html_())
+
+    assert (shown.get("width"), shown.get("height")) == ("100%", None)
+    assert shown.get("style") == f"max-width:{picture.width}px"
+    assert shown.get("viewBox") == f"0 0 {picture.width} {picture.height}"
+    assert shown.get("role") == "img"
+    assert shown.get("aria-label").startswith("Partitions of <planes>. ")
+    assert "5 leaves" in shown.get("aria-label")
+    assert shown.findtext(f"{SVG}title") == "Partitions of <planes>"
+
+
 @pytest.mark.parametrize("make", [balanced_tree, skewed_tree], ids=["balanced", "skewed"])
 @pytest.mark.parametrize("leaves", [1, 2, 10, 3_000])
 def test_a_picture_of_any_tree_is_small_and_counts_every_leaf(make, leaves):
