@@ -53,7 +53,7 @@ def translated(what: str, columns: Iterable[str], scans: OpenScans | None = None
                 f"more room ({_shortened(text)})"
             ) from error
         reason = _panic(text) if _is_panic(error) else _reason(text, [*columns])
-        raise QueryInvalid(f"{what}: {reason}") from error
+        raise QueryInvalid(f"{what}: {reason}") from None  # the reason has all that the cause says
 
 
 def _is_panic(error: BaseException) -> bool:
@@ -75,6 +75,19 @@ _AGGREGATE: Final = re.compile(
 )
 
 
+_NO_FUNCTION: Final = re.compile(r"Invalid function '(?P<name>\w+)'")
+_ELSEWHERE: Final = {
+    "strftime": "use to_char(time, '%Y-%m-%d')",
+    "strptime": "use to_timestamp(text, '%Y-%m-%d %H:%M:%S')",
+    "datediff": "subtract one time from the other, as in later - earlier",
+    "group_concat": "use string_agg(text, ',')",
+    "listagg": "use string_agg(text, ',')",
+    "year": "use date_part('year', time)",
+    "month": "use date_part('month', time)",
+    "day": "use date_part('day', time)",
+}
+"""Functions of other engines, whose names are like others that do something else."""
+
 _TIME_OF_DAY: Final = re.compile(r"Cannot infer common argument type .*\bTime(?:32|64)\(")
 
 
@@ -88,6 +101,10 @@ def _reason(text: str, columns: Sequence[str]) -> str:
         return "a column of the result has a zero byte in its name: name it, as in SELECT ... AS a"
     if NOT_FINITE in text:
         return NOT_FINITE
+    called = _NO_FUNCTION.search(text)
+    if called and called["name"].lower() in _ELSEWHERE:
+        name = called["name"].lower()
+        return f"there is no function {name}() here: {_ELSEWHERE[name]}"
     missing = _NO_FIELD.search(text)
     if missing:
         name = missing["name"].rpartition(".")[2].strip('"') if columns else missing["name"]

@@ -119,13 +119,13 @@ class HttpClient:
         try:
             yield
         except httpx.HTTPError as error:
-            raise unreachable(self.url, error) from error
+            raise unreachable(self.url, error) from None
 
 
 def unreachable(url: str, error: Exception) -> StorageFailed:
     """Return the error for a server that cannot be reached, or breaks off."""
     reason = str(error) or type(error).__name__
-    advice = ""
+    advice = ". Is it running there (sleeper server start)? Else check URL, proxy and network"
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         advice = (
             ". Set SSL_CERT_FILE to a file with the certificate of the authority that issued the "

@@ -244,7 +244,7 @@ class _Batches(Iterator[pa.RecordBatch]):
             return read()
         except (httpx.HTTPError, httpx.StreamError, pa.ArrowException, OSError) as error:
             self.close()
-            raise unreachable(self._url, error) from error
+            raise unreachable(self._url, error) from None
 
     def close(self) -> None:
         """Close the connection; rows that were not read are lost."""
@@ -441,7 +441,7 @@ class RemoteTable(WholeTable):
             answer = self._client.upload(path, _arrow_stream(rows, self._arrow_schema), headers)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             rows.abandon()
-            raise unreachable(self._client.url, error) from error
+            raise unreachable(self._client.url, error) from None
         except httpx.HTTPError as error:
             raise CommitUnknown(
                 f"whether the rows were committed is not known, for {self._client.url} did not "

@@ -194,9 +194,24 @@ async def _sleeper_error(request: Request, error: Exception) -> Response:
     return problem.response()
 
 
+_READ_AS_TEXT: Final = ("model_attributes_type", "model_type", "dict_type")
+"""What pydantic says of a body that was not read as JSON."""
+
+
 async def _wrong_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return plain_problem(HTTPStatus.BAD_REQUEST, wrong_form(error.errors())).response()
+    found = error.errors()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    is_text = any(each["type"] in _READ_AS_TEXT for each in found)
+    if is_text and not kind.endswith("json"):
+        detail = (
+            f"the body has the Content-Type {kind!r:.200}"
+            if kind
+            else "the body has no Content-Type"
+        )
+        detail += ": this path takes JSON, sent with Content-Type: application/json"
+        return plain_problem(HTTPStatus.BAD_REQUEST, detail).response()
+    return plain_problem(HTTPStatus.BAD_REQUEST, wrong_form(found)).response()
 
 
 def wrong_form(found: Sequence[Any]) -> str:

@@ -6,6 +6,7 @@ import inspect
 from http import HTTPStatus
 
 import httpx
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
@@ -105,3 +106,35 @@ def test_nothing_is_said_of_what_nobody_expected(error, caplog):
     assert "secret" not in answer.text
     assert answer.json()["error"] == "internal_error"
     assert any(record.exc_info and record.exc_info[1] is error for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({}, "the body has no Content-Type"),
+        ({"Content-Type": "text/plain"}, "the body has the Content-Type 'text/plain'"),
+        (
+            {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"},
+            "the body has the Content-Type 'application/x-www-form-urlencoded'",
+        ),
+    ],
+)
+def test_json_that_is_sent_as_something_else_is_told_so(headers, words):
+    """Given JSON without its media type, as `curl -d` sends it, the problem says how to send it, and
+    nothing of dictionaries; with the media type the same body is answered.
+    """
+    with sleeper.connect("memory://") as instance:
+        instance.create_table("t", pa.schema([("id", pa.int64())]), row_keys=["id"])
+        client = TestClient(make_app(instance), base_url="http://localhost")
+        body = b'{"key": 12}'
+        for path in ("query", "count"):
+            answer = client.post(f"/sleeper/tables/t/{path}", content=body, headers=headers)
+            as_json = client.post(
+                f"/sleeper/tables/t/{path}",
+                content=body,
+                headers={"Content-Type": "application/json"},
+            )
+
+            wanted = f"{words}: this path takes JSON, sent with Content-Type: application/json"
+            assert (answer.status_code, answer.json()["detail"]) == (400, wanted)
+            assert as_json.status_code == 200
