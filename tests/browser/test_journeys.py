@@ -30,6 +30,8 @@ PAGES = {
     "properties": f"{TABLE}/properties",
     "history": f"{TABLE}/history",
     "maintenance": f"{TABLE}/maintenance?look=orphans",
+    "rest": "/page/rest",
+    "first rows": f"{TABLE}/rows",
     "jobs": "/page/jobs?live=no",
     "dead letters": "/page/dead-letters",
     "nothing": "/page/nothing",
@@ -70,7 +72,12 @@ def window(browser, request):
     page.on("pageerror", lambda error: troubles.append(str(error)))
     yield page
     context.close()
-    told = ("server responded with a status of", "Response Status Error Code 40")
+    told = (
+        "htmx:sendAbort",
+        "htmx:afterRequest",
+        "server responded with a status of",
+        "Response Status Error Code 40",
+    )
     assert [each for each in troubles if not any(words in each for words in told)] == []
 
 
@@ -96,7 +103,7 @@ def test_somebody_looks_at_an_instance_and_finds_a_key(window, shared, tmp_path)
     window.goto(shared)
     expect(window).to_have_title("weather - Sleeper")
 
-    window.get_by_role("link", name="readings").click()
+    window.get_by_role("link", name="readings", exact=True).click()
     tree = window.get_by_role("img", name=re.compile("Partition tree")).locator("visible=true")
     expect(tree).to_have_count(1)
     window.get_by_role("link", name="Rows", exact=True).click()
@@ -122,6 +129,30 @@ def test_somebody_asks_in_sql_and_is_told_what_is_wrong(window, shared):
     window.get_by_label("SQL").fill("SELECT count(*) AS n FROM readings")
     window.get_by_role("button", name="Show rows").click()
 
+    expect(window.get_by_role("cell", name="21600")).to_be_visible()
+
+
+def test_a_question_that_takes_long_shows_its_time_and_is_cancelled(window, shared):
+    """Given a server that is still at work, the page shows for how long, and Cancel breaks the
+    request off: the server kills a statement whose client left. The next question is answered.
+    """
+    window.goto(f"{shared}{TABLE}/rows?by=sql")
+    broken_off = []
+    window.on("requestfailed", lambda request: broken_off.append(request.failure))
+    window.route("**/rows?*ask=1*", lambda _: None)  # no answer comes
+    cancel = window.get_by_role("button", name="Cancel")
+    expect(cancel).to_be_hidden()
+
+    window.get_by_role("button", name="Show rows").click()
+    expect(window.get_by_role("timer")).to_have_text(re.compile(r"^[1-9]\d*\.\d s$"))
+    cancel.click()
+
+    expect(window.get_by_text(re.compile(r"^Cancelled after [1-9]"))).to_be_visible()
+    expect(cancel).to_be_hidden()
+    assert broken_off == ["net::ERR_ABORTED"]
+    window.unroute("**/rows?*ask=1*")
+    window.get_by_label("SQL").fill("SELECT count(*) AS n FROM readings")
+    window.get_by_role("button", name="Show rows").click()
     expect(window.get_by_role("cell", name="21600")).to_be_visible()
 
 

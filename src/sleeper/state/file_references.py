@@ -177,6 +177,17 @@ class FileReferences:
         before = sum(any(True for _ in self._base.rows_of_file(name)) for name in touched)
         return self._base.file_count - before + now
 
+    def referenced_bytes(self) -> tuple[int, bool]:
+        """Return the bytes of all referenced files, and whether that is all of them.
+
+        Files of versions of Sleeper that noted no size are left out. It reads every reference.
+        """
+        rows = self.to_arrow().select(["partition_id", "filename", "size_bytes"])
+        referenced = rows.filter(pc.is_valid(rows["partition_id"]))
+        sizes = referenced.group_by("filename").aggregate([("size_bytes", "max")])
+        found = sizes["size_bytes_max"]
+        return pc.sum(found).as_py() or 0, found.null_count == 0
+
     def references_on(self, partition_id: str) -> tuple[FileReference, ...]:
         """Return the references of one partition, by filename."""
         kept = self._base.references_on(partition_id)

@@ -17,6 +17,7 @@ from sleeper.interfaces.page.routes import (
     jobs,
     maintenance,
     properties,
+    rest,
     rows,
     sign_in,
     table,
@@ -26,6 +27,7 @@ from sleeper.pictures.svg import PICTURE_STYLE
 
 _FILES: Final = {
     "htmx.min.js": "text/javascript",
+    "page.js": "text/javascript",
     "page.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
@@ -65,6 +67,6 @@ def no_page(anything: str) -> Response:
 def add_pages(app: FastAPI) -> None:
     """Add the pages to an application that `make_app` of `interfaces.rest` made."""
     app.state.form_secret = new_secret()
-    rooms = (sign_in, instance, table, rows, properties, history, maintenance, jobs)
+    rooms = (sign_in, instance, table, rows, properties, history, maintenance, jobs, rest)
     for router in (_router, *(room.router for room in rooms), _last):
         app.include_router(router)

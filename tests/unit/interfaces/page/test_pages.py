@@ -15,6 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import sleeper
+from sleeper.html.markup import size_text
 from sleeper.instance.instance import new_secret
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.page.rendering import STATIC
@@ -131,7 +132,7 @@ def test_names_keys_and_values_with_markup_are_text_on_every_page(client, table,
 
     shown = Page(answer.text)
     assert answer.status_code == 200
-    assert shown.tags.count("script") == 1  # htmx
+    assert shown.tags.count("script") == 2  # htmx, and page.js
     assert (shown.handlers, shown.styles) == ([], [])
     assert HOSTILE in shown.words
 
@@ -562,7 +563,53 @@ def test_after_the_sign_in_only_pages_of_this_server_are_shown(after):
     assert _inside(after) == "/page"
 
 
-def test_the_only_script_is_htmx_as_its_makers_published_it(client):
+def test_the_first_rows_are_shown_before_anything_is_asked(client, instance, table):
+    """Given a table of 30 rows, its page shows the first 5 of them and its bytes, and its page of
+    rows the first 20, which the download has too; the page of the instance has the bytes.
+    """
+    size = sum(file.size_bytes for file in table.ingest([]).files) or sum(
+        reference.size_bytes
+        for partition in table.state().files.partition_ids()
+        for reference in table.state().files.references_on(partition)
+    )
+
+    overview, rows = client.get(in_page(HOSTILE)).text, client.get(f"{in_page(HOSTILE)}/rows").text
+    download = client.get(f"{in_page(HOSTILE)}/rows.csv?by=all")
+
+    assert f"{HOSTILE}004" in Page(overview).words
+    assert f"{HOSTILE}005" not in Page(overview).words
+    assert "The first 20 rows; there are more." in Page(rows).words
+    assert f"{HOSTILE}019" in Page(rows).words
+    assert "rows.csv?by=all" in rows
+    assert download.text.count("\n") == 31
+    for page in (overview, client.get("/page").text):
+        assert size_text(size) in Page(page).words
+
+
+def test_charts_are_drawn_where_there_is_something_to_compare(client, instance):
+    """Given a new table of one leaf and one transaction with rows, no page of it has a chart of one
+    bar; after two more ingests its history has one.
+    """
+    made = instance.create_table("new", SCHEMA, row_keys=["id"])
+    made.ingest([{"id": "a", "n": 1, "text": ""}])
+    pages = [client.get(in_page("new") + page) for page in ("", "/history")]
+    assert [Page(answer.text).tags.count("svg") for answer in pages] == [0, 0]
+
+    for key in ("b", "c"):
+        made.ingest([{"id": key, "n": 1, "text": ""}])
+
+    assert Page(client.get(f"{in_page('new')}/history").text).tags.count("svg") == 2
+
+
+def test_docs_leads_to_the_routes_of_rest(client):
+    """Where other servers of FastAPI list their routes, this one does too."""
+    answer = client.get("/docs")
+
+    assert answer.url.path == "/page/rest"
+    assert "POST /sleeper/tables/{table}/query" in Page(answer.text).words
+
+
+def test_the_library_of_scripts_is_htmx_as_its_makers_published_it(client):
     """Nobody edits it by accident, and its licence is beside it."""
     script = client.get("/page/static/htmx.min.js").content
 

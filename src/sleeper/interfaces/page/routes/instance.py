@@ -30,6 +30,7 @@ class TableLine:
         online: Whether maintenance runs on it.
         rows: Its rows; None if it cannot be read.
         files: Its files.
+        size_bytes: Their bytes: of those whose size is known.
         leaves: Its leaves.
         failure: Why it cannot be read.
     """
@@ -39,6 +40,7 @@ class TableLine:
     rows: int | None = None
     files: int | None = None
     leaves: int | None = None
+    size_bytes: int | None = None
     failure: str = ""
 
 
@@ -83,6 +85,7 @@ def _line(visit: Visit, record: TableRecord) -> TableLine:
         rows=sum(total.rows for total in totals),
         files=state.files.file_count,
         leaves=leaves,
+        size_bytes=state.files.referenced_bytes()[0],
     )
 
 

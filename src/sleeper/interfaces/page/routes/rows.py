@@ -62,20 +62,22 @@ class _DeletedFileResponse(FileResponse):
 
 @router.get(path_of("tables") + "/{table:segment}/rows")
 def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[0]) -> Response:
-    """Show a form for a question, and its answer if there is a question."""
+    """Show a form for a question, and its answer; without a question the first rows."""
     opened = visit.table(table)
     given = dict(visit.request.query_params)
     if by not in _QUESTIONS:
         raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such kind of question")
     most = limit if limit in _LIMITS else _LIMITS[0]
-    grid, caption, failure, values, status = Markup(), "", "", {}, 200
-    if "ask" in given:
-        try:
-            grid, caption = _grid(_QUESTIONS[by](visit, opened, given, most + 1), most)
-        except SleeperError as error:
-            failure, status = str(error), problem_of(error).status
-        values = {key: text for key, text in given.items() if key not in ("ask", "done")}
-    links = [(each, _address(opened.name, f"rows.{each}", given)) for each in get_args(Format)]
+    asked = "ask" in given
+    grid, caption, failure, status = Markup(), "", "", 200
+    try:
+        ask = _QUESTIONS[by] if asked else _all_rows
+        grid, caption = grid_of(ask(visit, opened, given, most + 1), most)
+    except SleeperError as error:
+        failure, status = str(error), problem_of(error).status
+    values = {key: text for key, text in given.items() if key not in ("ask", "done")}
+    answered = given if asked else {"by": "all"}
+    links = [(each, _address(opened.name, f"rows.{each}", answered)) for each in get_args(Format)]
     return visit.page(
         "rows.html",
         status=status,
@@ -86,7 +88,8 @@ def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[
             (n, field.name, key_traits(key_type(field)).example)
             for n, field in enumerate(opened.schema.row_keys)
         ],
-        values=values,
+        values=values if asked else {},
+        asked=asked,
         sql_example=_statement(opened.name, most),
         limit=most,
         limits=_LIMITS,
@@ -225,7 +228,7 @@ def _statement(table: str, limit: int) -> str:
     return f'SELECT * FROM "{name}" LIMIT {limit}'  # noqa: S608 - shown in a form, not run
 
 
-def _grid(rows: Rows, limit: int) -> tuple[Markup, str]:
+def grid_of(rows: Rows, limit: int) -> tuple[Markup, str]:
     """Return a table of rows, and what it is."""
     found = rows.to_arrow()
     count = found.num_rows
