@@ -1,6 +1,19 @@
 """Looks up exact keys in data files; reads only pages that can contain them.
 
-See docs/lookup.md for how the parts of this folder work together.
+Words: an index is what is known of a file without its pages: footer, page indexes, Bloom filters;
+a seal is our writer's checksum of these; a range is bytes of a file from one place to another.
+
+1. files whose cached index shows that they lack the only key are left out (`_is_absent`)
+2. the index of a file is taken from the cache, or read from the end of the file; of a remote file
+   what was read beside it is kept (`_open`)
+3. a file without our seal is read once, to check that its rows are in key order
+4. if the file is remote and one key is looked up, all pages that it may need are requested at once
+   (`read_key_ahead`)
+5. key columns are searched page by page (`find_rows`), value columns are read for found rows alone
+6. an error of damaged bytes drops the index from the cache and names the file (`_guarded`)
+
+`check` and `inspect` give other readers the same indexes. docs/lookup.md says how the parts of this
+folder work together.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@
 All other modules ask these rows, and name no member of `Primitive`. So a new type is a member, and
 a row in each of the two modules.
 
+A type with parameters, as `DecimalType` is, has no one row. It needs a class and an arm in
+`traits_of` here; arms that read, write and show it in `model/schema.py`, where `FieldType` names
+it; arms of `arrow_type`, `plain_kind` and `fitting_kind` in `columns/type_traits.py`; and one in
+`spark/data_source/schema.py`.
+
 Order is the same everywhere: integers, dates and timestamps by value, strings by code point
 (which is the order of their UTF-8 bytes), bytes unsigned, a shorter prefix first. Python's
 own order of these types is exactly that, so keys are plain values and tuples of them.

@@ -1,4 +1,17 @@
-"""Opens the state store of a table, as its property `sleeper.table.statestore.classname` says."""
+"""Opens the state store of a table, as its property `sleeper.table.statestore.classname` says.
+
+Words: a place is where the state of a table is: the table's folder, or after a move a folder inside
+it, and items of DynamoDB under an id of their own; a log is followed if the last entry that was
+seen is compared before it goes on.
+
+1. the table's properties say the class, and the last move of the state, if there was one
+2. the place follows from both (`open_state_store`)
+3. `_OPENERS` has a function for each class: a log in objects or in DynamoDB, with or without
+   snapshots (`_store_on_log`), or revisions as items or as parts in S3 (`_of_revisions`)
+4. a log is followed, with what to raise if the table was deleted, moved or replaced (`_lost`)
+
+`last_numbers` asks for many tables at once; `delete_states` deletes what is outside of the folder.
+"""
 
 from __future__ import annotations
 

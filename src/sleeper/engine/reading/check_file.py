@@ -1,4 +1,15 @@
-"""Checks one data file against everything that its references, its table and itself say of it."""
+"""Checks one data file against everything that its references, its table and itself say of it.
+
+Words: a fault is one sentence about a file; a finding is a fault with its kind and what to do next;
+a sampled row is one whose key the sketch says.
+
+1. is the file there, and as long as its references say
+2. its end is read anew: row count, columns, seal (`FileChecker._look`); `quick` ends here
+3. every page is compared with its checksum
+4. its sketch is read
+5. its keys are read, batch by batch (`KeyChecks`): order, bounds of pages, rows in each region
+6. first and last key and the sketch are compared with the keys, if these are in order
+"""
 
 from __future__ import annotations
 

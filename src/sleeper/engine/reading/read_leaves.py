@@ -1,4 +1,17 @@
-"""Reads the rows of leaves from their files, for queries, Spark tasks and exports."""
+"""Reads the rows of leaves from their files, for queries, Spark tasks and exports.
+
+Words: a group is leaves that are read as one stream, because their rows interleave; a window is a
+range of the first row key that is read before the next one.
+
+1. groups that follow one another and have the same files are joined, unless a function of the table
+   needs each by itself (`_streams`)
+2. the regions of all leaves of a group are joined for each file, and footers are checked
+3. if the caller takes few rows, the pages of the first ones are a window of their own
+   (`_first_rows_first`)
+4. a reader is chosen: `few_rows` if the pages have few rows; `file_rows` for one file, or if any
+   order will do; else `merged_scan`, window by window, whose pages `verified_pages` checks before
+5. rows are processed in key order, and the requested columns are returned (`read_leaves`)
+"""
 
 from __future__ import annotations
 

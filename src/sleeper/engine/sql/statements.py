@@ -1,4 +1,19 @@
-"""Runs one SQL statement over tables, and returns its rows as a stream."""
+"""Runs one SQL statement over tables, and returns its rows as a stream.
+
+Words: a logical plan says what is computed, a physical plan how; a direct read is a plan that one
+of our readers answers by itself; spooled rows are written to a temp file before they are read.
+
+1. what only looks like a question, or what DataFusion would leave out, is refused (`_check_reads`),
+   and the text is made to mean what it says (`as_written`)
+2. it is planned in a session of its own (`_plan_it`), and planned again without joins of lists, or
+   with limits kept, where DataFusion's plan would be wrong or hold all rows in memory
+3. the plan is checked: what would return other rows is refused (`refusals`)
+4. aggregates of floats are written anew, and planned again (`_rewrite`)
+5. rows are read during iteration (`rows`): by a direct read, or by DataFusion over scans of tables,
+   which ask for the columns and regions that the plan needs (`table_scan`)
+
+`rows_where` does the same for a condition of a query, over one table and in its order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""A table of a REST server."""
+"""A table of a REST server.
+
+Words: a question is the body of a request for rows; a part is a question with some of the keys or
+regions of one that is too long for a request.
+
+1. arguments are checked here as `Table` checks them, and become a question (`question`)
+2. a long question is sent in parts, one after the other; all of them read the version that the
+   first one read (`parts_of`, `RemoteTable._joined`)
+3. rows of an answer are an Arrow stream, read while it comes; one without the end of its stream is
+   an error (`answered_rows`)
+4. rows to ingest are checked here, and sent as a stream under a job id, so that a lost answer can
+   be asked for again (`RemoteTable.ingest`)
+"""
 
 from __future__ import annotations
 

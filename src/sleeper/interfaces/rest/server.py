@@ -1,4 +1,12 @@
-"""Runs the application by uvicorn, until it is asked to end."""
+"""Runs the application by uvicorn, until it is asked to end.
+
+1. a server that others can reach needs tokens, and should have a certificate (`Listening.check`)
+2. the socket is opened before uvicorn starts, so that an address in use is an error of ours
+3. each connection is watched: one is closed whose headers, or whose taking of an answer, take long,
+   and if there are too many, one without a request (`ImpatientProtocol`)
+4. SIGTERM and Ctrl-C end it: requests under way have 20 seconds, their threads 10 more
+   (`run_server`); then the process ends without them
+"""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ Whatever lists kinds of jobs or their queues reads it here. A new kind needs:
    `workers/open_worker.py` calls; two kinds need more there (see `open_worker`)
 5. how a job is submitted: `jobs/submission.py`, and a method of `InstanceJobs`
 6. how users ask for it: a command in `interfaces/cli`, a route in `interfaces/rest/routes/jobs.py`
-7. for AWS: a member of `StackName` and a row of the table in `model/stacks.py`, what its role may
-   do (`deploy/grants.py`), its stack (`deploy/stacks/jobs.py`, listed in `deploy/stacks/app.py`),
-   and where a function gets its messages, a handler in `interfaces/lambdas`
+7. for AWS: a member of `StackName` (`model/stacks.py`), what its role may do (`deploy/grants.py`),
+   its stack in the table `STACKS` of `deploy/stacks/jobs.py`, and where a function gets its
+   messages, a handler in `interfaces/lambdas/handlers.py`
 
 Properties are named without their first part, `sleeper.`; `settings.py` reads them.
 """

@@ -1,1 +1,1 @@
-"""The adapter for objects in a local folder."""
+"""The adapters for a local folder: objects as files; `jobs/` has queues and trackers in SQLite."""

@@ -1,1 +1,1 @@
-"""What `sleeper serve` runs beside its web server."""
+"""What `sleeper serve` runs: maintenance, and workers of jobs. Its server: `interfaces/rest`."""

@@ -1,1 +1,1 @@
-"""States of tables in DynamoDB, whole or as items."""
+"""States of tables in AWS: a log in DynamoDB, states as items there, and states as parts in S3."""
