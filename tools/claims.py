@@ -118,10 +118,10 @@ CLAIMS = (
         faults="F4",
         invariants="I1 I2",
         full=(
-            "tests/unit/storage/test_folder_objects.py",
+            "tests/unit/storage/local/test_folder.py",
             "tests/unit/storage/test_unfinished_files.py",
         ),
-        quick=("tests/unit/storage/test_folder_objects.py",),
+        quick=("tests/unit/storage/local/test_folder.py",),
         soaks=False,
         missing="no test drops unsynced data; the order of syncs is what is checked",
     ),

@@ -13,7 +13,7 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.configured_clusters import configured_cluster
 from sleeper.spark.submit.request import AwsRequest
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
-from tests.unit.spark.test_submitted_jobs import instance, job, jobs
+from tests.unit.spark.submit.test_submitted_jobs import instance, job, jobs
 
 NEEDED = {each.name: each.described_by for each in PLATFORMS}
 """The properties that describe each platform."""

@@ -21,7 +21,7 @@ from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall
 from sleeper.spark.submit.send import send
 from tests.contracts.s3_server import s3_server
-from tests.unit.spark.test_eks import MACHINE
+from tests.unit.spark.submit.test_eks import MACHINE
 
 __all__ = ["s3_server"]
 

@@ -169,7 +169,7 @@ BUGS = (
         module="state/plans/splits_and_merges.py",
         right="        if above is not None:\n",
         wrong="        if above is not None and least < median:\n",
-        tests=("tests/unit/state/plans/test_splits.py",),
+        tests=("tests/unit/state/plans/test_splits_and_merges.py",),
     ),
     Bug(
         name="collectors-race-once",

@@ -63,7 +63,7 @@ BUGS = (
         module="state/plans/queries.py",
         right="first[0].filenames != second[0].filenames",
         wrong="False",
-        tests=("tests/unit/state/plans/test_leaf_queries.py",),
+        tests=("tests/unit/state/plans/test_queries.py",),
     ),
     Bug(
         name="leaves-one-by-one",

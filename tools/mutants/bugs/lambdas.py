@@ -79,6 +79,6 @@ BUGS = (
         module="storage/aws/ecs_tasks.py",
         right='            if not page.get("nextToken"):\n',
         wrong="            if True:\n",
-        tests=("tests/unit/storage/test_ecs_tasks.py",),
+        tests=("tests/unit/storage/aws/test_ecs_tasks.py",),
     ),
 )

@@ -30,7 +30,7 @@ BUGS = (
         module="spark/submit/eks.py",
         right='"name": execution_name(table_id, job_id),',
         wrong='"name": execution_name(run_id, job_id),',
-        tests=("tests/unit/spark/test_eks.py",),
+        tests=("tests/unit/spark/submit/test_eks.py",),
     ),
     Bug(
         name="java-outlives-its-driver",
@@ -54,7 +54,7 @@ BUGS = (
         module="spark/submit/eks.py",
         right='"Next": "DeleteFailedJob",',
         wrong='"Next": "Failed",',
-        tests=("tests/unit/spark/test_eks.py",),
+        tests=("tests/unit/spark/submit/test_eks.py",),
     ),
     Bug(
         name="roles-for-any-service",

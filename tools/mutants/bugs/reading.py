@@ -229,7 +229,7 @@ BUGS = (
         module="lookup/parquet/delta.py",
         right="np.array(lows, np.uint64).repeat(size)",
         wrong="np.array(lows[:1] * len(lows), np.uint64).repeat(size)",
-        tests=("tests/unit/lookup/test_delta.py",),
+        tests=("tests/unit/lookup/parquet/test_delta.py",),
     ),
     Bug(
         name="joined-pages-not-shifted",
@@ -237,7 +237,7 @@ BUGS = (
         module="lookup/plain_pages.py",
         right="        self._shifts: Ints = starts - before\n",
         wrong="        self._shifts: Ints = np.full(len(before), starts[0])\n",
-        tests=("tests/unit/lookup/test_delta.py",),
+        tests=("tests/unit/lookup/parquet/test_delta.py",),
     ),
     Bug(
         name="removed-rows-without-moved-references",

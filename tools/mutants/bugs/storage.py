@@ -6,7 +6,7 @@ from ..bug import Bug
 
 BROKEN_STORES = ("tests/stories/test_broken_stores.py", "-k", "silence")
 """Threads commit to a server that begins to break put-if-absent."""
-CHECKED_LOG = ("tests/unit/storage/test_checked_log.py",)
+CHECKED_LOG = ("tests/unit/storage/test_followed_log.py",)
 CONDITIONS = ("tests/contracts/test_conditions.py",)
 UNFINISHED = ("tests/unit/storage/test_unfinished_files.py",)
 _FOLLOWED_LOG = "storage/followed_log.py"

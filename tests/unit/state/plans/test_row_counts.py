@@ -9,7 +9,7 @@ from sleeper.model.queries import region_from_request
 from sleeper.model.ranges import Region
 from sleeper.state.plans.queries import plan_row_count
 from sleeper.state.table_state import TableState
-from tests.unit.state.plans.test_leaf_queries import NOON, ONE_KEY, state, tree
+from tests.unit.state.plans.test_queries import NOON, ONE_KEY, state, tree
 
 
 def counted(table: TableState, *references: FileReference) -> TableState:
