@@ -41,6 +41,10 @@ The class tells what the caller can do. The message tells what happened, and wha
 
 from __future__ import annotations
 
+_PACKAGE = __file__.removesuffix("errors.py")
+_OF_CELLS = ("ipykernel", "<ipython-input")
+"""What is in the file names of cells."""
+
 
 class SleeperError(Exception):
     """The base class of all errors that Sleeper raises.
@@ -53,6 +57,24 @@ class SleeperError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return restored, (type(self), self.args), self.__dict__
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the caller's own lines, and the message.
+
+        IPython asks for it. Lines inside this package say nothing to who made a wrong call;
+        `traceback.print_exception` shows them all.
+        """
+        lines = []
+        step = self.__traceback__
+        while step is not None and not step.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            code = step.tb_frame.f_code
+            is_cell = any(part in code.co_filename for part in _OF_CELLS)
+            if "/IPython/" not in code.co_filename.replace("\\", "/"):
+                place = "the cell" if is_cell else code.co_filename
+                inside = "" if code.co_name == "<module>" else f", in {code.co_name}()"
+                lines.append(f"line {step.tb_lineno} of {place}{inside}")
+            step = step.tb_next
+        return [*lines, f"{type(self).__name__}: {self}"]
 
 
 def restored(cls: type[SleeperError], args: tuple[object, ...]) -> SleeperError:

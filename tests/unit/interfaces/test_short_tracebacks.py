@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
 
 import pyarrow as pa
@@ -68,3 +70,28 @@ def test_the_error_of_a_mistake_fits_one_screen(table, tmp_path, mistake):
     assert words in str(caught.value)
     assert "Traceback" not in "".join(shown[1:])
     assert len(shown) <= SCREEN, "\n".join(shown)
+
+
+NOTEBOOK = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell()
+shell.run_cell("import sleeper\\ninstance = sleeper.connect('memory://')")
+shell.run_cell("def look():\\n    # a comment\\n    return instance.table('planes')")
+shell.run_cell("rows = look().query()")
+"""
+
+
+def test_a_notebook_shows_the_cell_and_the_message():
+    """Given a mistake in a function of a notebook, then IPython shows the lines of the notebook that
+    led to it and the message, and no line of this package.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], check=True, capture_output=True, text=True
+    )
+
+    assert done.stdout.splitlines() == [
+        "line 1 of the cell",
+        "line 3 of the cell, in look()",
+        "TableNotFound: no table 'planes'; the instance has no tables yet",
+    ]
