@@ -133,7 +133,7 @@ def test_timers_are_made_again(url, current):
     timers.run_due()
 
     assert timers._timers is not before
-    assert sorted(timer.period_s for timer in timers._timers._due) == [60, 3600, 86400]
+    assert sorted(timer.period_s for timer in timers._timers._due) == [60, 600, 3600, 86400]
 
 
 @pytest.mark.parametrize(("kind", "jobs"), [("ingest", 0), ("ingest", 1), ("commit", 0)])
