@@ -16,10 +16,12 @@ import sleeper
 from sleeper.errors import BadRequest, JobNotFound, StorageFailed, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.jobs.job_tables import JobTables
-from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.events import JobEvent
+from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
+from sleeper.storage.local.jobs.job_tracker import SqliteTracker
 from sleeper.workers.kinds.ingest import IngestWork
 from tests.stories.test_ingest_jobs import SCHEMA, work, written
 
@@ -300,6 +302,10 @@ def _killed(self: IngestWork, context: Any) -> None:
     raise SystemExit
 
 
+def no_answer(self: IngestWork, context: Any) -> Any:
+    raise StorageFailed("no answer")
+
+
 class TestAgain:
     """A new submission is a new attempt, whatever became of those before (TRK-9)."""
 
@@ -341,6 +347,60 @@ class TestAgain:
         assert instance.jobs.query("q").state is QueryState.QUEUED
         work(instance, "query")
         assert instance.jobs.query("q").state is QueryState.COMPLETED
+
+    def test_a_dead_letter_is_put_back_and_rejected(self, instance, tmp_path, monkeypatch):
+        """Given a job that failed for good, when its message comes again for no file, it is over."""
+        path = written(tmp_path / "a.parquet", 1)
+        instance.jobs.submit_ingest("numbers", path, "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(IngestWork, "run", no_answer)
+            work(instance)
+        assert waited(instance, "a") is JobState.FAILED
+
+        path.unlink()
+        assert instance.jobs.redrive("ingest") == 1
+        assert not instance.jobs.job("a").is_over
+        work(instance)
+
+        status = instance.jobs.job("a")
+        assert status.is_over
+        assert status.reasons[0].startswith("Could not find")
+
+
+class TestTrackers:
+    """A tracker that cannot be asked makes no job endless (TRK-9)."""
+
+    @pytest.mark.parametrize("failures", [1, 2])
+    @pytest.mark.parametrize("end", [JobState.REJECTED, JobState.FAILED])
+    def test_a_tracker_that_cannot_be_asked_at_the_end(
+        self, instance, tmp_path, end, failures, monkeypatch
+    ):
+        """Given failed runs, when the last one cannot be counted by events, then the job is over."""
+        path = written(tmp_path / "a.parquet", 1)
+        ask = SqliteTracker.events_of_job
+        runs: list[str] = []
+
+        def fail(self: IngestWork, context: Any) -> Any:
+            runs.append(context.run_id)
+            if len(runs) == failures and end is JobState.REJECTED:
+                path.unlink()
+            raise StorageFailed("no answer") if len(runs) <= failures else BadRequest("no rows")
+
+        def asked(self: SqliteTracker, kind: JobKind, job_id: str) -> list[JobEvent]:
+            if len(runs) >= failures:
+                raise StorageFailed("throttled")
+            return ask(self, kind, job_id)
+
+        monkeypatch.setattr(IngestWork, "run", fail)
+        instance.jobs.submit_ingest("numbers", path, "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteTracker, "events_of_job", asked)
+            work(instance)
+
+        status = instance.jobs.job("a")
+        assert status.is_over
+        assert len(status.runs) == len(runs)
+        assert status.reasons[0].startswith("no rows" if end is JobState.FAILED else "Could not")
 
 
 class TestClocks:

@@ -469,7 +469,7 @@ class QueuedJobs:
             reasons=rejection.reasons,
             message=message.body,
             message_id=message.message_id,
-            attempt=known.next_attempt,
+            attempt=_attempt(message, known),
         )
         self._recorder.record(event)
         source.queue.delete([message.receipt])
@@ -493,7 +493,7 @@ class QueuedJobs:
             run_id=self._new_id(),
             task_id=self._task_id,
             message_id=message.message_id,
-            attempt=known.next_attempt,
+            attempt=_attempt(message, known),
         ).failed(self._recorder.now(), reasons, is_final=is_final)
         self._recorder.record(failed)
 
@@ -638,7 +638,7 @@ class QueuedJobs:
             input_files=job.input_files,
             input_hash=job.input_hash,
             message_id=message.message_id,
-            attempt=known.next_attempt,
+            attempt=_attempt(message, known),
         )
 
     def _record(self, job: Job, *events: JobEvent) -> None:
@@ -649,6 +649,11 @@ class QueuedJobs:
         done = outcome or JobOutcome()
         busy_s = (self._recorder.now() - started).total_seconds()
         self._control.count(rows_read=done.rows_read, rows_written=done.rows_written, busy_s=busy_s)
+
+
+def _attempt(message: ReceivedMessage, known: MessageEvents) -> int:
+    """Return the number of an attempt; where the tracker could not be asked, the queue's count."""
+    return max(known.next_attempt, message.receives)
 
 
 @contextmanager

@@ -65,6 +65,14 @@ BUGS = (
         tests=STATES,
     ),
     Bug(
+        name="attempts-of-silent-tracker",
+        breaks="A job whose last attempt could not be counted by its events never ends.",
+        module="workers/worker.py",
+        right="    return max(known.next_attempt, message.receives)",
+        wrong="    return known.next_attempt if message.receives else 0",
+        tests=STATES,
+    ),
+    Bug(
         name="given-up-by-any-message",
         breaks="A failed job that is submitted again is over at once.",
         module="model/jobs/attempts.py",
