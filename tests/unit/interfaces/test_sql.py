@@ -105,6 +105,22 @@ def test_rows_are_queried_by_a_condition(url):
     assert "2 rows" in query("--where", "fare > 2").stdout
 
 
+def test_rows_are_read_where_no_temp_folder_can_be_written_to(url, sql, monkeypatch):
+    """Given a system without any folder for temp files, as in a container that is read-only, then
+    rows are found by key and by SQL: these reads spill nothing.
+    """
+
+    def fail(*_, **__):
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.mkdtemp", fail)
+
+    found = sleeper("query", "trips", "--key", "taxi=m", "--json", "--instance", url)
+
+    assert rows_of(found) == [row for row in ROWS if row["taxi"] == "m"]
+    assert sql(BY_TAXI).stdout.endswith("3 rows\n")
+
+
 def test_the_prompt_runs_statements_until_it_is_left(url, tmp_path):
     """On a terminal: several lines, commands, mistakes; the history is this user's alone."""
     shown = typed(

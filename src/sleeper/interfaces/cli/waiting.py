@@ -7,6 +7,7 @@ leaves the rest to the system.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -25,6 +26,8 @@ from sleeper.engine.interruptible import steps_left
 from sleeper.interfaces.cli.present import counted
 from sleeper.interfaces.cli.stderr import Terminated, end_by_signal, warn
 
+_log = logging.getLogger(__name__)
+
 _FOLDER: Final = "TMPDIR"
 _REMOVALS: Final = 20
 
@@ -42,7 +45,8 @@ def ending_at_once() -> Iterator[None]:
             if not steps_left():
                 raise
             code, text = end_by_signal(error)
-            remove_folder(folder)
+            if folder is not None:
+                remove_folder(folder)
             warn(text)
             sys.stdout.flush()
             sys.stderr.flush()
@@ -50,11 +54,20 @@ def ending_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def own_temp_folder() -> Iterator[Path]:
-    """Let this process and those that it starts write temp files to a folder that is removed."""
+def own_temp_folder() -> Iterator[Path | None]:
+    """Let this process and those that it starts write temp files to a folder that is removed.
+
+    Yields:
+        The folder; None where no folder can be written to: most reads need none.
+    """
     environment = os.environ  # noqa: TID251 - engines and child processes read nothing else
     before, python_before = environment.get(_FOLDER), tempfile.tempdir
-    folder = tempfile.mkdtemp(prefix="sleeper-rows-")
+    try:
+        folder = tempfile.mkdtemp(prefix="sleeper-rows-")
+    except OSError as error:
+        _log.info("there is no temp folder for this command: %s", error)
+        yield None
+        return
     environment[_FOLDER] = tempfile.tempdir = folder
     try:
         yield Path(folder)
