@@ -27,7 +27,7 @@ from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.authorization import ROLE, role_of
 from sleeper.interfaces.rest.problems import answer_problems
 from sleeper.interfaces.rest.request_limits import LimitedRequests, RequestLimits
-from sleeper.interfaces.rest.routes import jobs, maintenance, rows, tables, uploads, watching
+from sleeper.interfaces.rest.routes import jobs, maintenance, rows, tables, uploads, whole_instance
 from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.interfaces.rest.statements.process_pool import MEMORY_BYTES, StatementProcesses
 from sleeper.interfaces.rest.tokens import TokenFile
@@ -80,7 +80,7 @@ def make_app(
     app.state.served = ServedInstance(instance, tokens, limits, input_folder)
     app.state.statements = statements
     answer_problems(app)
-    for modules in (tables, rows, uploads, jobs, maintenance, watching):
+    for modules in (tables, rows, uploads, jobs, maintenance, whole_instance):
         app.include_router(_with_roles(modules.router))
     app.include_router(_with_roles(rows.instance_router))
     app.add_middleware(LimitedRequests, limits=limits)

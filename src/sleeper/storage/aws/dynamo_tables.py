@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from threading import Lock
 from typing import Any, Final
@@ -191,6 +192,25 @@ def _key_text(key: Keys) -> str:
 
 Item = dict[str, Any]
 """An item, a key or a request, with attribute values as DynamoDB has them: `{"S": "text"}`."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def number(value: float) -> Item:
+    """Return a number as a value of an attribute."""
+    return {"N": str(value)}
+
+
+def as_microseconds(time: datetime) -> int:
+    """Return an aware time as microseconds since 1970."""
+    return (time - EPOCH) // _MICROSECOND
+
+
+def as_time(microseconds: int) -> datetime:
+    """Return the time (aware, UTC) that `as_microseconds` was given."""
+    return EPOCH + microseconds * _MICROSECOND
+
 
 WRITES_MAX: Final = 100
 """How many items a transaction may write or check: Amazon's limit."""

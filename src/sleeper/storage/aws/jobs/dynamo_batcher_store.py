@@ -17,18 +17,23 @@ from typing import Final
 
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
-from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTable, DynamoTables, Item
+from sleeper.storage.aws.dynamo_tables import (
+    WRITES_MAX,
+    DynamoTable,
+    DynamoTables,
+    Item,
+    as_microseconds,
+    number,
+)
 from sleeper.storage.aws.jobs.dynamo_items import (
     NOT_ASSIGNED,
     PARTITION_KEY_BYTES_MAX,
-    as_microseconds,
     expiry,
     file_item,
     file_key,
     file_of,
     has_expired,
     key_text,
-    number,
     number_of,
     text,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from sleeper.model.formats.job_events import decode_job_event, decode_task_event
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.statuses import rate
 from sleeper.model.jobs.submitted_files import SubmittedFile
-from sleeper.storage.aws.dynamo_tables import Item
+from sleeper.storage.aws.dynamo_tables import Item, as_microseconds, as_time, number
 
 NOT_ASSIGNED: Final = "not_assigned_to_job"
 """The job id of pending files, as upstream has it."""
@@ -29,8 +29,6 @@ PARTITION_KEY_BYTES_MAX: Final = 2_048
 ORDER_KEY_BYTES_MAX: Final = 1_024
 """Amazon's limit."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _SHORT_MAX = 100_000
 """Longer events are compressed, and have none of upstream's attributes for reports."""
 _BYTES_MAX = 390_000
@@ -52,24 +50,9 @@ _TIMES = {
 _REASONS = {JobEventType.REJECTED: "ValidationReasons", JobEventType.FAILED: "FailureReasons"}
 
 
-def as_microseconds(time: datetime) -> int:
-    """Return an aware time as microseconds since 1970."""
-    return (time - _EPOCH) // _MICROSECOND
-
-
-def as_time(microseconds: int) -> datetime:
-    """Return the time (aware, UTC) that `as_microseconds` was given."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
 def text(value: str) -> Item:
     """Return text as a value of an attribute; half of a surrogate pair is escaped."""
     return {"S": _storable(value)}
-
-
-def number(value: float) -> Item:
-    """Return a number as a value of an attribute."""
-    return {"N": str(value)}
 
 
 def number_of(item: Item, name: str, default: int = 0) -> int:

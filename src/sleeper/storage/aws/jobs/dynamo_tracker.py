@@ -13,15 +13,19 @@ from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, TaskEvent
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
+from sleeper.storage.aws.dynamo_tables import (
+    DynamoTable,
+    DynamoTables,
+    Item,
+    as_microseconds,
+    number,
+)
 from sleeper.storage.aws.jobs.dynamo_items import (
     PARTITION_KEY_BYTES_MAX,
-    as_microseconds,
     has_expired,
     job_event_item,
     job_event_of,
     key_text,
-    number,
     number_of,
     task_event_item,
     task_event_of,

@@ -12,16 +12,11 @@ from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.revision_store import Revision, RevisionHistory
-from sleeper.state.value_json import (
-    move_from_json,
-    move_to_json,
-    time_from_json,
-    time_to_json,
-)
-from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
+from sleeper.state.value_json import move_from_json, move_to_json, time_from_json, time_to_json
+from sleeper.storage.aws.dynamo_tables import DynamoTables, Item, number
 from sleeper.storage.aws.state import revision_items
 from sleeper.storage.aws.state.dynamo_log import LOG
-from sleeper.storage.aws.state.state_items import PARTITIONS, number, text, text_of
+from sleeper.storage.aws.state.state_items import PARTITIONS, text, text_of
 
 FORMAT: Final = 1
 

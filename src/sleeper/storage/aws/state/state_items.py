@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
@@ -19,7 +19,14 @@ from sleeper.model.partitions import Partition
 from sleeper.state.state_difference import TrackedFile
 from sleeper.state.table_state import JobRecord
 from sleeper.state.value_json import RegionJson, claims_from_json, claims_to_json
-from sleeper.storage.aws.dynamo_tables import DynamoTable, Item
+from sleeper.storage.aws.dynamo_tables import (
+    EPOCH,
+    DynamoTable,
+    Item,
+    as_microseconds,
+    as_time,
+    number,
+)
 
 REFERENCES: Final = DynamoTable("active-files", (("TableId", "S"), ("PartitionIdAndFileName", "S")))
 FILES: Final = DynamoTable("file-ref-count", (("TableId", "S"), ("FileName", "S")))
@@ -34,8 +41,6 @@ OURS: Final = "#"
 _OTHER_PARTITION = "#partition#"
 _KEY_BYTES_MAX = 1_024
 """Amazon's limit."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def text(value: str) -> Item:
@@ -49,21 +54,6 @@ def text_of(value: Item) -> str:
     return str(json.loads(stored[1:])) if stored.startswith("\\") else stored
 
 
-def number(value: int) -> Item:
-    """Return a number as an attribute."""
-    return {"N": str(value)}
-
-
-def microseconds(time: datetime) -> int:
-    """Return an aware time as microseconds since 1970."""
-    return (time - _EPOCH) // _MICROSECOND
-
-
-def time_of(value: int) -> datetime:
-    """Return the time (aware, UTC) that `microseconds` was given."""
-    return _EPOCH + value * _MICROSECOND
-
-
 def reference_key(table_id: str, filename: str, partition_id: str) -> Item:
     """Return the key of a reference."""
     return {"TableId": text(table_id), "PartitionIdAndFileName": _pair(filename, partition_id)}
@@ -72,7 +62,7 @@ def reference_key(table_id: str, filename: str, partition_id: str) -> Item:
 def reference_item(table_id: str, reference: FileReference) -> Item:
     """Return a reference as an item."""
     filename, partition_id = reference.filename, reference.partition_id
-    updated = microseconds(reference.updated or _EPOCH)
+    updated = as_microseconds(reference.updated or EPOCH)
     key = reference_key(table_id, filename, partition_id)
     details: list[Any] = [
         updated,
@@ -123,8 +113,8 @@ def file_item(table_id: str, filename: str, tracked: TrackedFile, at: datetime) 
     item = {
         **file_key(table_id, filename),
         "References": number(tracked.references),
-        "LastUpdateTime": number(microseconds(since) // 1_000),
-        "UpdatedMicros": number(microseconds(since)),
+        "LastUpdateTime": number(as_microseconds(since) // 1_000),
+        "UpdatedMicros": number(as_microseconds(since)),
     }
     if item["FileName"]["S"] != filename:
         item["Name"] = {"S": json.dumps(filename)}
@@ -134,7 +124,7 @@ def file_item(table_id: str, filename: str, tracked: TrackedFile, at: datetime) 
 def waiting_file_of(item: Item) -> tuple[str, datetime]:
     """Return the name of an unreferenced file, and since when it is."""
     name = json.loads(item["Name"]["S"]) if "Name" in item else item["FileName"]["S"]
-    return name, time_of(int(item["UpdatedMicros"]["N"]))
+    return name, as_time(int(item["UpdatedMicros"]["N"]))
 
 
 def partition_key(table_id: str, partition_id: str) -> Item:
@@ -190,8 +180,8 @@ def job_item(table_id: str, job_id: str, record: JobRecord) -> Item:
     """Return the record of a committed job as an item."""
     fields = [
         record.number,
-        microseconds(record.at),
-        microseconds(record.keep_until),
+        as_microseconds(record.at),
+        as_microseconds(record.keep_until),
         record.rows_read,
         record.rows_written,
         record.files,
@@ -204,8 +194,8 @@ def job_of(item: Item) -> tuple[str, JobRecord]:
     job_id, commit, at, keep_until, rows_read, rows_written, files = json.loads(item["Body"]["S"])
     return job_id, JobRecord(
         number=commit,
-        at=time_of(at),
-        keep_until=time_of(keep_until),
+        at=as_time(at),
+        keep_until=as_time(keep_until),
         rows_read=rows_read,
         rows_written=rows_written,
         files=files,

@@ -1,4 +1,4 @@
-"""Routes for monitoring: health, figures for Prometheus, and the instance at a glance."""
+"""Routes of the instance: its health, its properties, what it has, and figures for Prometheus."""
 
 from __future__ import annotations
 
