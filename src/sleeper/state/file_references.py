@@ -182,11 +182,13 @@ class FileReferences:
 
         Files of versions of Sleeper that noted no size are left out. It reads every reference.
         """
-        rows = self.to_arrow().select(["partition_id", "filename", "size_bytes"])
+        rows = self.to_arrow().select(["partition_id", "filename", "size_bytes", "whole_file"])
         referenced = rows.filter(pc.is_valid(rows["partition_id"]))
-        sizes = referenced.group_by("filename").aggregate([("size_bytes", "max")])
-        found = sizes["size_bytes_max"]
-        return pc.sum(found).as_py() or 0, found.null_count == 0
+        whole = referenced.filter(referenced["whole_file"])["size_bytes"]
+        shared = referenced.filter(pc.invert(referenced["whole_file"]))  # by several references
+        sizes = shared.group_by("filename").aggregate([("size_bytes", "max")])["size_bytes_max"]
+        total = sum(pc.sum(each).as_py() or 0 for each in (whole, sizes))
+        return total, whole.null_count + sizes.null_count == 0
 
     def references_on(self, partition_id: str) -> tuple[FileReference, ...]:
         """Return the references of one partition, by filename."""

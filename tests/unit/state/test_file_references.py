@@ -536,6 +536,22 @@ class AnyOrderOfChanges(RuleBasedStateMachine):
         check(self.index, self.references, self.since)
 
 
+def test_bytes_count_each_referenced_file_once(placed):
+    """Given a whole file, a file that two leaves share, and garbage, then the bytes are those of
+    the first two; a file of unknown size is left out, and that is told.
+    """
+    held = [
+        ref("whole", "a", size_bytes=700),
+        ref("shared", "a", size_bytes=41, whole_file=False),
+        ref("shared", "b", size_bytes=41, whole_file=False),
+    ]
+
+    assert placed(index_of(*held, unreferenced=["gone"])).referenced_bytes() == (741, True)
+    unknown = index_of(*held, ref("old", "b", size_bytes=None))
+    assert placed(unknown).referenced_bytes() == (741, False)
+    assert placed(FileReferences.empty()).referenced_bytes() == (0, True)
+
+
 def fields(reference: FileReference) -> dict:
     return {
         name: getattr(reference, name)
