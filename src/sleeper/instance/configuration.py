@@ -7,11 +7,13 @@
 
 `sleeper init --properties` and `sleeper table add` take them. The files have what was set: defaults
 and what belongs to this instance alone (ids, names of buckets and queues) are left out. The folder
-of a table has its name, or its id where a folder cannot have the name.
+of a table has its name, or its id where a folder cannot have the name. Split points are those of
+the first row key; a table with others has a warning.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +25,8 @@ from sleeper.model.formats.split_points_file import write_split_points
 from sleeper.model.known_properties.catalogue import KNOWN_INSTANCE_PROPERTIES, TABLE_PROPERTIES
 from sleeper.model.known_properties.value_kinds import Property
 from sleeper.tables.table import Table
+
+_log = logging.getLogger(__name__)
 
 _FOLDER_NAME = re.compile(r"\w[\w .-]*")
 _PLACES = ("sleeper.jobs.url", "sleeper.table.splits.file", "sleeper.table.splits.base64.encoded")
@@ -56,7 +60,17 @@ def _table_texts(table: Table, folder: Path) -> dict[Path, str]:
         folder / "schema.json": f"{table.schema.to_json()}\n",
         folder / "table.properties": _settings(table.properties.values, TABLE_PROPERTIES),
     }
-    if points := table.split_points():
+    points = table.split_points()
+    leaves = sum(1 for _ in table.state().tree.leaves())
+    if leaves > len(points) + 1:
+        _log.warning(
+            "table %s has %d leaves, some of them by other row keys than the first, which a file "
+            "of split points cannot say: a table made from these files begins with %d",
+            table.name,
+            leaves,
+            len(points) + 1,
+        )
+    if points:
         try:
             texts[folder / "splits.txt"] = write_split_points(points, table.schema)
         except SplitPointsInvalid:  # a string that no line can hold

@@ -57,6 +57,27 @@ def test_an_instance_is_made_from_what_another_one_wrote(instance, tmp_path):
     assert not (folder / "tables" / "plain" / "splits.txt").exists()
 
 
+def test_leaves_that_split_points_cannot_say_are_told(instance, tmp_path):
+    """Given leaves by the second row key, then the files do not have them, and the command says it."""
+    table = instance.create_table(
+        "deep",
+        SCHEMA,
+        row_keys=["id", "n"],
+        properties={"sleeper.table.partition.splitting.threshold": 3},
+    )
+    table.ingest([{"id": "same", "n": n, "note": ""} for n in range(9)])
+    table.split_partitions()
+    leaves = len([*table.state().tree.leaves()])
+
+    wrote = command("instance", "download", tmp_path / "config", "--instance", instance.url)
+
+    assert wrote.exit_code == 0, wrote.output
+    assert f"table deep has {leaves} leaves, some of them by other row keys" in wrote.stderr
+    assert "begins with 1" in wrote.stderr
+    assert "flights has" not in wrote.stderr
+    assert not (tmp_path / "config" / "tables" / "deep" / "splits.txt").exists()
+
+
 def test_a_setting_overrides_the_file_of_init(instance, tmp_path):
     """Given a file of properties and --set, then --set counts."""
     file = tmp_path / "instance.properties"
