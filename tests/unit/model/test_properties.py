@@ -174,6 +174,7 @@ class TestKnownProperties:
             "sleeper.fargate.spot",
             "sleeper.format.version",
             "sleeper.ingest.task.cpu.architecture",
+            "sleeper.jobs.input.places",
             "sleeper.jobs.receives.max",
             "sleeper.jobs.retry.first.seconds",
             "sleeper.jobs.retry.max.seconds",
