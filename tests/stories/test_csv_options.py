@@ -131,6 +131,17 @@ class TestOptions:
         ("body", "options", "words"),
         [
             (b"id,city\n1,M\xfcnster\n", {}, r"row 2 .*encoding"),
+            (b"id,Gr\xf6\xdfe\n1,2\n", {}, "header is no UTF-8.*--encoding"),
+            (
+                b"id|price\n1|2,5,0\n",
+                {"separator": ","},
+                r"Expected 1 columns, got 3 \(if its columns are not separated by ','.*--separator",
+            ),
+            (
+                b"id|price\n1|2\t5\n",
+                {"separator": "\t"},
+                r"Expected 1 columns, got 2 \(if its columns are not separated by '.t'",
+            ),
             (b"id,city\n1,\xff\xff\n", {"encoding": "ascii"}, "byte 10 .*'ascii'"),
             (b"id,city\n1,+2AA-\n", {"encoding": "utf-7"}, "byte 16 is no text .*surrogates"),
             (b"id,city\n1,xn--\xff\n", {"encoding": "idna"}, "no text .*encoding"),

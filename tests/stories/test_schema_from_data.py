@@ -20,6 +20,7 @@ from sleeper.errors import (
     BadRequest,
     InputNotFound,
     InputSchemaMismatch,
+    InputUnreadable,
     SchemaInvalid,
 )
 from sleeper.interfaces.rest.app import make_app
@@ -114,6 +115,26 @@ def test_csv_of_others_has_options(instance, files):
         instance.create_table("u", files / "a.csv", row_keys=["id"], csv={"header": False})
 
 
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("a.csv", b"id;city\n1;x\n", "separated by ';', not by ','.*--separator"),
+        ("b.csv", b"id,stra\xdfe\n1,x\n", "header is no UTF-8.*--encoding"),
+        ("c.json", b'[{"id": 1}]', "each line must be one object; here is: array"),
+    ],
+)
+def test_a_file_that_is_written_otherwise_is_refused_with_what_would_fit(
+    instance, tmp_path, name, body, words
+):
+    """As an ingest says it, and not that a key is missing."""
+    (tmp_path / name).write_bytes(body)
+
+    with pytest.raises((InputSchemaMismatch, InputUnreadable), match=f"{name}.*{words}"):
+        instance.create_table("t", tmp_path / name, row_keys=["id"])
+
+    assert not instance.tables()
+
+
 def test_types_of_csv_are_those_of_its_beginning(instance, tmp_path):
     """A column without values is text; a value after the first 8 MiB that does not fit is named."""
     lines = "".join(f"{n},,2026-01-01T00:00:00,{n}\n" for n in range(400_000))
@@ -141,6 +162,7 @@ def test_types_of_csv_are_those_of_its_beginning(instance, tmp_path):
             "only nulls",
         ),
         ([{"id": 1}, {"id": "a"}], {"row_keys": ["id"]}, SchemaInvalid, "'id' have no common type"),
+        ({"id": [1], "n": "long"}, {"row_keys": ["id"]}, SchemaInvalid, "'n' .* give a pyarrow.S"),
         (
             pd.DataFrame({"id": [1, "a"]}),
             {"row_keys": ["id"]},

@@ -230,6 +230,14 @@ BUGS = (
         tests=("tests/stories/test_exactly_once.py",),
     ),
     Bug(
+        name="types-as-columns",
+        breaks="A text in a dict of columns is read as a column of its letters.",
+        module="engine/inputs/data_schema.py",
+        right="        if isinstance(values, str | bytes):\n",
+        wrong="        if isinstance(values, bytes):\n",
+        tests=("tests/stories/test_schema_from_data.py",),
+    ),
+    Bug(
         name="classes-unchecked",
         breaks="pyarrow cuts 1.5 down to 1, in rows and in keys.",
         module="columns/python_values.py",

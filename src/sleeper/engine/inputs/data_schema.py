@@ -23,7 +23,7 @@ from sleeper.engine.inputs.sources import (
     is_paths,
     lazy_schema,
 )
-from sleeper.engine.inputs.text_files import csv_schema, json_schema
+from sleeper.engine.inputs.text_files import csv_schema, json_schema, refuse_other_separator
 from sleeper.errors import BadRequest, SchemaInvalid
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.input_names import text_kind
@@ -73,7 +73,7 @@ def schema_of(
         return given if isinstance(given, Schema) else Schema.from_json(given)  # type: ignore[arg-type]
     if options is not None and not is_paths(given):
         raise BadRequest(f"csv is for files of CSV, and not for a {type(given).__name__}")
-    columns = _columns_of(given, options, remote)
+    columns = _columns_of(given, options, remote, row_keys or ())
     if not row_keys:
         what = "a pyarrow.Schema" if isinstance(given, pa.Schema) else "data"
         raise BadRequest(
@@ -92,13 +92,15 @@ def _is_json(given: object, *, has_keys: bool) -> bool:
     return isinstance(given, str) and (given.lstrip().startswith("{") or not has_keys)
 
 
-def _columns_of(given: object, csv: CsvOptions | None, remote: InputStore | None) -> pa.Schema:
+def _columns_of(
+    given: object, csv: CsvOptions | None, remote: InputStore | None, keys: Sequence[str]
+) -> pa.Schema:
     """Return the columns of data, with their Arrow types."""
     if isinstance(given, pa.Schema):
         return given
     if is_paths(given):
         paths = [given] if isinstance(given, str | bytes | os.PathLike) else given
-        return _columns_of_file(find_files(paths, remote)[0], csv, remote)
+        return _columns_of_file(find_files(paths, remote)[0], csv, remote, keys)
     if is_lazy_frame(given):
         return lazy_schema(given)
     if isinstance(known := getattr(given, "schema", None), pa.Schema):
@@ -132,7 +134,9 @@ def _columns_of_frame(given: object) -> pa.Schema:
     )
 
 
-def _columns_of_file(path: str, csv: CsvOptions | None, remote: InputStore | None) -> pa.Schema:
+def _columns_of_file(
+    path: str, csv: CsvOptions | None, remote: InputStore | None, keys: Sequence[str]
+) -> pa.Schema:
     kind = "csv" if csv is not None else text_kind(path)
     if kind is None:
         return file_schema(path, remote)
@@ -144,6 +148,7 @@ def _columns_of_file(path: str, csv: CsvOptions | None, remote: InputStore | Non
             "of csv, on the command line --column-names"
         )
     found = csv_schema(path, remote, csv or CsvOptions())
+    refuse_other_separator(path, found.names, keys, csv or CsvOptions())
     # Nothing but nulls in what was read: any value is a text.
     return pa.schema(
         [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in found]
@@ -154,6 +159,11 @@ def _columns_of_values(columns: Mapping[Any, Any]) -> pa.Schema:
     """Return the types of lists of Python values, or of arrays, by name."""
     found = []
     for name, values in columns.items():
+        if isinstance(values, str | bytes):
+            raise SchemaInvalid(
+                f"{name!r} of the dict of columns is no column: {values!r:.100} is no list of "
+                "values. If it is a type, give a pyarrow.Schema"
+            )
         try:
             found.append(pa.field(name, pa.array(values, from_pandas=True).type))
         except (pa.ArrowException, TypeError, ValueError) as error:

@@ -47,6 +47,8 @@ _CSV_ROW = re.compile(
     r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL
 )
 _MISFIT = re.compile("unexpected field|changed from|Failed to convert|too big")
+_ONE_COLUMN = re.compile(r"^Expected 1 columns, got \d+")
+_GIVE_ENCODING: Final = "give its encoding, by csv=CsvOptions(encoding=...) or --encoding"
 _NEWLINE: Final = b"\n"
 _SHOWN_SEPARATORS: Final = {"\t": "\\t"}
 
@@ -91,7 +93,7 @@ class TextFiles:
         for path in self.files:
             names = self._names[path] = self._columns_of(path)
             if _kind(path) == "csv":
-                self._refuse_other_separator(path, names)
+                refuse_other_separator(path, names, self._arrow_schema.names, self._csv)
             if names or _kind(path) == "csv":
                 check_columns(
                     _as_schema(names, self._arrow_schema),
@@ -100,20 +102,6 @@ class TextFiles:
                     origin=shown(path),
                 )
         self._ignores_extra = ignore_extra_columns
-
-    def _refuse_other_separator(self, path: str, names: Sequence[str]) -> None:
-        """Refuse CSV whose header has the table's names, but not between commas."""
-        if len(names) != 1 or names[0] in self._arrow_schema.names:
-            return
-        known = set(self._arrow_schema.names)
-        for separator in (",", ";", "\t", "|"):
-            if known & {name.strip('"') for name in names[0].split(separator)}:
-                reason = (
-                    f"its columns are separated by {separator!r}, not by "
-                    f"{self._csv.separator!r}: give csv=CsvOptions(separator={separator!r}), on "
-                    f"the command line --separator {_SHOWN_SEPARATORS.get(separator, separator)!r}"
-                )
-                _refuse(path, reason, misfit=True)
 
     def batches(
         self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
@@ -153,6 +141,33 @@ class TextFiles:
                 return []  # it has no rows, or reading them finds the line that is wrong
 
 
+def refuse_other_separator(
+    path: str, names: Sequence[str], known: Iterable[str], csv: CsvOptions
+) -> None:
+    """Refuse CSV whose header has known names, but not between the separators that are given.
+
+    Args:
+        path: The file.
+        names: The columns that were found in it.
+        known: The names of the table's fields, or of the keys of a new table.
+        csv: How the file was read.
+
+    Raises:
+        InputSchemaMismatch: it has one column, whose name has a known name between separators.
+    """
+    wanted = set(known)
+    if len(names) != 1 or names[0] in wanted:
+        return
+    for separator in (",", ";", "\t", "|"):
+        if wanted & {name.strip('"') for name in names[0].split(separator)}:
+            reason = (
+                f"its columns are separated by {separator!r}, not by "
+                f"{csv.separator!r}: give csv=CsvOptions(separator={separator!r}), on "
+                f"the command line --separator {_SHOWN_SEPARATORS.get(separator, separator)!r}"
+            )
+            _refuse(path, reason, misfit=True)
+
+
 def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Schema:
     """Return the columns of a file of CSV, with the types that its first 8 MiB suggest.
 
@@ -164,6 +179,10 @@ def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Sche
             found = _open_csv(file, {}, csv).schema
         except pa.ArrowException as error:
             _refuse_csv(path, str(error), (), csv)
+    try:
+        _ = found.names  # pyarrow decodes them only here
+    except UnicodeDecodeError:
+        _refuse(path, f"its header is no UTF-8: {_GIVE_ENCODING}")
     return found
 
 
@@ -177,7 +196,7 @@ def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
         try:
             found = _open_json(file, None, "infer").schema
         except pa.ArrowException as error:
-            _refuse(path, str(error))
+            _refuse(path, _json_reason(str(error), ()))
     return found
 
 
@@ -442,7 +461,7 @@ def _refuse_encoding(path: str, error: UnicodeError, bytes_read: int) -> NoRetur
 def _refuse_csv(path: str, reason: str, names: Sequence[str], csv: CsvOptions) -> NoReturn:
     """Raise the error for CSV that pyarrow refused, with the row and the name of the column."""
     if "invalid UTF8" in reason:
-        reason += ": give its encoding, by csv=CsvOptions(encoding=...) or --encoding"
+        reason += f": {_GIVE_ENCODING}"
     found = _CSV_ROW.fullmatch(reason)
     if found is None:
         _refuse(path, reason)
@@ -450,6 +469,11 @@ def _refuse_csv(path: str, reason: str, names: Sequence[str], csv: CsvOptions) -
     why = why.removeprefix("CSV conversion error ")
     header = " (the header is row 1)" if csv.header else ""
     if column is None:
+        hint = (
+            f" (if its columns are not separated by {csv.separator!r}, say by what: "
+            "csv=CsvOptions(separator=...) or --separator)"
+        )
+        why = _ONE_COLUMN.sub(lambda found: found[0] + hint, why)
         _refuse(path, f"row {int(row):,}{header}: {why}")
     raise InputSchemaMismatch(
         f"{shown(path)}, row {int(row):,}{header}, column "

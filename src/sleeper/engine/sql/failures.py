@@ -85,6 +85,16 @@ _ELSEWHERE: Final = {
     "year": "use date_part('year', time)",
     "month": "use date_part('month', time)",
     "day": "use date_part('day', time)",
+    "hour": "use date_part('hour', time)",
+    "date": "use CAST(time AS DATE)",
+    "getdate": "use now()",
+    "len": "use length(text)",
+    "charindex": "use strpos(text, part)",
+    "collect_list": "use array_agg(column)",
+    "regexp_extract": "use regexp_match(text, pattern)[1]",
+    "count_if": "use count(*) FILTER (WHERE condition)",
+    "if": "use CASE WHEN condition THEN a ELSE b END",
+    "iff": "use CASE WHEN condition THEN a ELSE b END",
 }
 """Functions of other engines, whose names are like others that do something else."""
 

@@ -30,6 +30,28 @@ def test_a_panic_is_an_error_of_the_statement_that_says_what_to_do(error):
         raise error
 
 
+@pytest.mark.parametrize(
+    ("name", "near", "words"),
+    [
+        ("LEN", "ln", r"no function len\(\) here: use length\(text\)"),
+        ("date", "tan", r"use CAST\(time AS DATE\)"),
+        ("lenght", "length", "Did you mean 'length'"),
+    ],
+)
+def test_a_function_of_other_databases_is_answered_with_what_does_the_same(name, near, words):
+    """DataFusion offers the name that is nearest in letters, which may do something else."""
+    with (
+        pytest.raises(QueryInvalid, match=words) as refused,
+        translated("statement 'x'", ["a"]),
+    ):
+        raise ValueError(
+            f"DataFusion error: Error during planning: Invalid function '{name}'.\n"
+            f"Did you mean '{near}'?"
+        )
+
+    assert near in words or near not in str(refused.value)
+
+
 def test_an_interrupt_is_no_error_of_datafusion():
     """Ctrl-C stays what it is."""
     with pytest.raises(KeyboardInterrupt), translated("statement 'x'", []):
