@@ -583,7 +583,7 @@ def place_of(
             age of temp files, which are deleted before the first write to a folder.
 
     Raises:
-        UrlInvalid: the URL is empty, or its scheme is not known.
+        UrlInvalid: the URL is empty, or a file, or its scheme is not known.
         MissingExtra: it names a bucket, and `sleeper-store[objectstore]` is not installed; or an
             instance in AWS, and `sleeper-store[aws]` is not.
         StorageFailed: it names an instance in AWS, and there are no valid credentials.
@@ -661,6 +661,8 @@ def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:
     root = path.expanduser().absolute()
+    if root.is_file():
+        raise UrlInvalid(f"{root} is a file, and an instance is a folder: give the folder")
     return FolderPlace(str(root), FolderObjects(root, now=now), stores)
 
 

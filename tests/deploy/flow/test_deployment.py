@@ -130,7 +130,7 @@ def smoke_job(instance, cloud, rest, **more):
     settings = {"has_ingest": True, "has_query": False, "looks_max": 3}
     groups = {"ingest": ("/sleeper/ingest",)}
     return SmokeJob(
-        instance=instance, log_groups=groups, rest=rest, told=lambda _: None, **settings | more
+        instance=instance, log_groups=groups, rest=rest, report=lambda _: None, **settings | more
     )
 
 

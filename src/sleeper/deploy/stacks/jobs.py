@@ -67,6 +67,7 @@ def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
             *grants.read_sources(names, properties.cloud.source_buckets or ()),
             *grants.read_bucket(names, names.buckets.data_bucket),
             *grants.batch(names),
+            *grants.track(names, JobKind.INGEST),
             *grants.consume(names, QueueName.BATCHER),
         ),
         environment={},

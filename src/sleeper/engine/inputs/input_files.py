@@ -7,6 +7,7 @@ MiB a column are read ahead from a file by URL, 1 MiB from a local file.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,8 +34,11 @@ _BATCH_BYTES_MAX = 32 << 20
 _READ_BYTES = 1 << 20  # read ahead in each column; without it complete column chunks are in memory
 _REMOTE_READ_BYTES = 4 << 20  # the same for files by URL, where each read is a request
 _FOOTERS_AT_ONCE = 8  # of files by URL: reading one is mostly latency
+_NAMES_LOGGED = 5
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+_log = logging.getLogger(__name__)
 
 AnyPath = str | bytes | os.PathLike[Any]
 
@@ -68,12 +72,14 @@ def _find_local(path: str) -> list[str]:
     """Return a file itself, or the files below a folder or of a pattern, sorted."""
     try:
         if Path(path).is_dir():
-            below = data_files(sorted(_files_below(path, set())))
+            every = sorted(_files_below(path, set()))
+            below = data_files(every)
             if not below:
                 raise InputNotFound(
                     f"the folder {shown(path)} has no *.parquet file below it, and no file of CSV "
                     "or JSON lines"
                 )
+            _log_left_out(path, set(every) - set(below))
             return below
         if Path(path).exists():
             return [path]
@@ -86,6 +92,14 @@ def _find_local(path: str) -> list[str]:
             raise InputNotFound(f"{shown(path)} cannot be a path here: {error.strerror}") from None
         raise
     raise InputNotFound(f"there is no file or folder {shown(path)}")
+
+
+def _log_left_out(folder: str, names: set[str]) -> None:
+    """Say which files of a folder are not read: of a folder with Parquet files, CSV is not."""
+    if names:
+        first = ", ".join(os.path.relpath(name, folder) for name in sorted(names)[:_NAMES_LOGGED])
+        more = f" and {len(names) - _NAMES_LOGGED:,} more" if len(names) > _NAMES_LOGGED else ""
+        _log.warning("files of %s that are not read: %s%s", shown(folder), first, more)
 
 
 def _find_by_pattern(pattern: str) -> list[str]:

@@ -11,9 +11,9 @@ import binascii
 import codecs
 import json
 import logging
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import numpy as np
@@ -231,7 +231,8 @@ class TextSource:
     def __init__(self, file: Any, quote: str | None = '"') -> None:
         self._file = file
         self._quote = b"" if quote is None else quote.encode()
-        self._given_back: list[threading.Event] = []
+        self._lent: list[weakref.ref[LentSource]] = []
+        self._given_back: SimpleQueue[object] = SimpleQueue()
         self._waiting = b""
         self.quotes = 0
 
@@ -247,16 +248,23 @@ class TextSource:
 
     def lend(self) -> LentSource:
         """Return a file for one reader. Only the reader may hold it."""
-        lent, given_back = LentSource(self), threading.Event()
-        self._given_back.append(given_back)
-        weakref.finalize(lent, given_back.set).atexit = False
+        lent = LentSource(self)
+        self._lent.append(weakref.ref(lent, self._given_back.put))
         return lent
 
     def wait_for_readers(self) -> None:
-        """Wait until no reader has the file, nor a thread of one."""
-        for given_back in self._given_back:
-            if not given_back.wait(_WAIT_S):
+        """Wait until no reader has the file, nor a thread of one.
+
+        A thread of Arrow gives it back. What that calls, `SimpleQueue.put`, is no function of
+        Python, so the thread keeps the interpreter from there to its end. If it could lose it, this
+        process might have ended before the thread has it again, which aborts the process.
+        """
+        for _ in self._lent:
+            try:
+                self._given_back.get(timeout=_WAIT_S)
+            except Empty:
                 _log.warning("a reader of text still has its file after %.0f s", _WAIT_S)
+                return
 
 
 class LentSource:

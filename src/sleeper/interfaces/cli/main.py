@@ -8,16 +8,18 @@ without the imports of others.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
+import threading
 from difflib import get_close_matches
 from typing import Any
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from sleeper.interfaces.cli.stderr import LogFormat, LogOutput, run_command
+from sleeper.interfaces.cli.stderr import EXIT_REFUSED, LogFormat, LogOutput, run_command
 from sleeper.interfaces.cli.upstream_names import answer_to
 
 _COMMANDS = {
@@ -176,5 +178,20 @@ def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its exit code."""
-    sys.exit(run_command(cli, "sleeper", arguments))
+    """Run the command line and exit with its exit code.
+
+    A process of its own, which gives no arguments here, leaves its end to the system where a
+    command was refused: a thread of Arrow may still have to let go of what it read of a refused
+    file, and one that meets the end of the interpreter aborts the process.
+    """
+    code = run_command(cli, "sleeper", arguments)
+    if arguments is not None or code != EXIT_REFUSED:
+        sys.exit(code)
+    # What the interpreter does at its end.
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

@@ -62,7 +62,7 @@ def _opened(service: str, region: str | None, endpoint: str | None) -> Any:
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - the same
     except ImportError as error:
         raise MissingExtra(
-            f"{service} needs the package boto3, an extra of Sleeper: "
+            "an instance in AWS, or a queue there, needs the package boto3, an extra of Sleeper: "
             "pip install 'sleeper-store[aws]'"
         ) from error
     config = Config(
