@@ -25,7 +25,7 @@ __all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
 
 STORE = "sleeper.table.statestore.classname"
 SCHEMA = pa.schema([("n", pa.int64()), ("v", pa.string())])
-TABLES = ("active-files", "file-ref-count", "partitions")
+TABLES = ("active-files", "file-ref-count", "partitions", "state-commits")
 
 
 @pytest.fixture

@@ -21,20 +21,21 @@ from sleeper.errors import (
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state import table_state
-from sleeper.state.revision_store import RevisionStateStore
+from sleeper.state.revision_store import Revision, RevisionStateStore
 from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, ClearFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
-from sleeper.storage.aws.dynamo_tables import DynamoTables
+from sleeper.storage.aws.dynamo_tables import DynamoTables, make_tables
 from sleeper.storage.aws.state import dynamo_revisions
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
+from sleeper.storage.aws.state.state_items import COMMITS, FILES, REFERENCES
 from tests.contracts.s3_server import s3_server
-from tests.contracts.servers.dynamo import new_id
+from tests.contracts.servers.dynamo import dynamo_endpoint, new_id
 from tests.contracts.servers.dynamo_answers import cancelled, done_without_a_reply, refused, reply
 from tests.contracts.state.s3_revision_stores import FIRST, Clock, Requests, add, names
 from tests.unit.state.small_tables import MUCH_LATER, NOON, SCHEMA, contents, ref, split
 
-__all__ = ["s3_server"]
+__all__ = ["dynamo_endpoint", "s3_server"]
 
 WRITE = "TransactWriteItems"
 
@@ -85,12 +86,23 @@ class World:
         result = do()
         return dict(self.requests.seen), result
 
+    def tables(self):
+        """Return the names of the tables that there are."""
+        pages = self.requests.client.get_paginator("list_tables").paginate()
+        found = (name for page in pages for name in page["TableNames"])
+        return sorted(name for name in found if name.startswith(self.prefix))
+
     def items(self, table):
         """Return what any client of DynamoDB sees of a table, by range key."""
         name = f"{self.prefix}{table}"
         found = self.requests.client.scan(TableName=name, ConsistentRead=True)["Items"]
-        order = {"active-files": "PartitionIdAndFileName", "file-ref-count": "FileName"}
-        return {item[order.get(table, "Id")]["S"]: item for item in found}
+        order = {
+            "active-files": "PartitionIdAndFileName",
+            "file-ref-count": "FileName",
+            "partitions": "PartitionId",
+            "state-commits": "Id",
+        }
+        return {item[order[table]]["S"]: item for item in found}
 
     def change(self, table, key, **attributes):
         """Change an item as somebody else does; None removes an attribute."""
@@ -136,7 +148,7 @@ class TestCosts:
         assert looked == {"GetItem": 1}
         assert committed == {"GetItem": 1, WRITE: 1}
 
-    def test_a_commit_of_another_is_two_reads_and_three_queries(self, world, store):
+    def test_a_commit_of_another_is_two_reads_and_four_queries(self, world, store):
         """Where each table fits a page."""
         reader = world.store()
         reader.refresh()
@@ -144,7 +156,7 @@ class TestCosts:
 
         asked, state = world.asked(reader.refresh)
 
-        assert asked == {"GetItem": 2, "Query": 3}
+        assert asked == {"GetItem": 2, "Query": 4}
         assert names(state) == ["a"]
 
     def test_a_look_at_the_last_commit_is_remembered_by_one_write(self, world, store):
@@ -158,7 +170,7 @@ class TestCosts:
 
         assert asked == {"GetItem": 1, "UpdateItem": 1}
         assert names(world.store().refresh()) == ["a"]
-        assert world.items("partitions")["#revision"]["RevisionNumber"] == {"N": "2"}
+        assert world.items("state-commits")["revision"]["RevisionNumber"] == {"N": "2"}
 
 
 class TestPages:
@@ -177,7 +189,7 @@ class TestPages:
         """A page of DynamoDB has a megabyte."""
         asked, state = world.asked(lambda: world.store().refresh())
 
-        assert asked == {"GetItem": 2, "Query": 4}
+        assert asked == {"GetItem": 2, "Query": 5}
         assert contents(state) == contents(large.state())
 
     def test_a_commit_between_two_pages_is_not_read_by_half(self, world, large):
@@ -191,7 +203,7 @@ class TestPages:
         state = world.store(reader).refresh()
 
         assert contents(state) == contents(large.state())
-        assert reader.seen == {"GetItem": 3, "Query": 4 + 4}
+        assert reader.seen == {"GetItem": 3, "Query": 5 + 5}
         assert len(world.pauses) == 1
 
     def test_a_state_that_never_holds_still_is_an_error(self, world, store, monkeypatch):
@@ -318,7 +330,7 @@ class TestFaults:
         store.delete()
 
         assert left
-        for table in ("active-files", "file-ref-count", "partitions"):
+        for table in ("active-files", "file-ref-count", "partitions", "state-commits"):
             assert world.items(table) == {}
         store.delete()
 
@@ -362,6 +374,47 @@ class TestWrongPlaces:
             VersionNotFound, match="a TransactionLogStateStore or DynamoDBTransactionLogStateStore"
         ):
             store.at(1)
+
+
+class TestOldLayout:
+    """The partitions table with the keys that Sleeper made before, on each server."""
+
+    @pytest.fixture
+    def world(self, dynamo_endpoint):
+        world = World(dynamo_endpoint)
+        keys = {"TableId": "HASH", "Id": "RANGE"}
+        world.requests.client.create_table(
+            TableName=f"{world.prefix}partitions",
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+            AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in keys],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        return world
+
+    @pytest.mark.parametrize("others_are_made", [False, True])
+    def test_it_is_refused_whatever_is_done(self, world, others_are_made):
+        """By name, with what to do; nothing is written, and no table is made."""
+        client = world.requests.client
+        if others_are_made:  # as a stack would make them
+            make_tables(
+                client,
+                {f"{world.prefix}{each.name}": each for each in (COMMITS, REFERENCES, FILES)},
+                world.pauses.append,
+                None,
+            )
+        before = world.tables()
+        for act in (
+            lambda: world.store().refresh(),
+            lambda: world.store(is_new=True).commit(FIRST),
+            lambda: world.revisions(is_new=True).begin(Revision()),
+            lambda: world.store().delete(),
+        ):
+            with pytest.raises(DataDamaged, match=r"partitions has the keys .* migrate-state"):
+                act()
+
+        assert world.tables() == before
+        assert len(before) == (4 if others_are_made else 1)
+        assert [client.scan(TableName=each)["Count"] for each in before] == [0] * len(before)
 
 
 class TestDamage:
@@ -410,11 +463,33 @@ class TestDamage:
                 {"Region": {"S": "[]"}},
                 r"partitions \('root'\) cannot be read",
             ),
+            (
+                "partitions",
+                "root",
+                {"Region": {"S": '{"n":{"min":"x","max":null}}'}},
+                r"partitions \('root'\) cannot be read: QueryInvalid",
+            ),
+            (
+                "partitions",
+                "root",
+                {"Region": {"S": '{"n":{"min":null,"max":null}}'}},
+                "the range of 'n' has no minimum",
+            ),
             ("partitions", "root", {"PartitionParentId": {"S": "x"}}, "have 0 roots"),
-            ("partitions", "#job#j", {"Body": {"S": "[]"}}, r"\('#job#j'\) cannot be read"),
-            ("partitions", "#revision", {"Schemas": {"S": "{"}}, "revision item cannot be read"),
-            ("partitions", "#revision", {"History": {"S": "{"}}, "history of a table's revisions"),
-            ("partitions", "#revision", {"PartitionCount": {"N": "7"}}, "should have 7 partitions"),
+            ("state-commits", "job#j", {"Body": {"S": "[]"}}, r"\('job#j'\) cannot be read"),
+            ("state-commits", "revision", {"Schemas": {"S": "{"}}, "revision item cannot be read"),
+            (
+                "state-commits",
+                "revision",
+                {"History": {"S": "{"}},
+                "history of a table's revisions",
+            ),
+            (
+                "state-commits",
+                "revision",
+                {"PartitionCount": {"N": "7"}},
+                "should have 7 partitions",
+            ),
         ],
     )
     def test_an_item_that_cannot_be_read_is_named(self, world, store, table, key, attributes, told):
@@ -437,7 +512,7 @@ class TestDamage:
 
     def test_a_newer_format_is_refused(self, world, store):
         """With what to do."""
-        world.change("partitions", "#revision", Format={"N": "2"})
+        world.change("state-commits", "revision", Format={"N": "2"})
 
         with pytest.raises(FormatTooNew, match="Upgrade Sleeper"):
             world.store().refresh()
@@ -457,9 +532,9 @@ class TestJobs:
             world.clock.time += timedelta(minutes=1)
             current.commit(AddFiles(references=(ref(f"f{n}"),), job=job(f"j{n:02d}", keep)))
 
-        stored = {key for key in world.items("partitions") if key.startswith("#job#")}
+        stored = {key for key in world.items("state-commits") if key.startswith("job#")}
         known = {job_id for job_id, _ in world.store().refresh().jobs.records()}
-        assert {f"#job#{job_id}" for job_id in known} <= stored
+        assert {f"job#{job_id}" for job_id in known} <= stored
         assert "j01" not in known
         assert len(stored) <= len(known) + 3
 
@@ -470,7 +545,7 @@ class TestJobs:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(dynamo_revisions, "_DROPPED_TOGETHER", 0)
             store.commit(ClearFiles())
-        left = {key for key in world.items("partitions") if key.startswith("#job#")}
+        left = {key for key in world.items("state-commits") if key.startswith("job#")}
         other = world.store()
         before = [*other.refresh().jobs.records()]
 
@@ -480,7 +555,7 @@ class TestJobs:
         assert before == []
         assert [job_id for job_id, _ in state.jobs.records()] == ["j1"]
         assert [*world.store().refresh().jobs.records()] == [*state.jobs.records()]
-        assert {key for key in world.items("partitions") if key.startswith("#job#")} == {"#job#j1"}
+        assert {key for key in world.items("state-commits") if key.startswith("job#")} == {"job#j1"}
 
 
 class TestItems:
@@ -511,9 +586,22 @@ class TestItems:
             "a": "1",
             "w": "0",
         }
-        assert partitions["root"]["PartitionChildIds"] == {"L": [{"S": "L"}, {"S": "R"}]}
+        assert partitions["root"]["PartitionChildIds"] == {"S": "L___R"}
         assert partitions["L"]["PartitionParentId"] == {"S": "root"}
-        assert [each for each in partitions if not each.startswith("#")] == ["L", "R", "root"]
+        assert sorted(partitions) == ["L", "R", "root"]
+        assert partitions["L"] == {
+            "TableId": {"S": "flights"},
+            "PartitionId": {"S": "L"},
+            "PartitionIsLeaf": {"S": "true"},
+            "PartitionParentId": {"S": "root"},
+            "PartitionSplitDimension": {"N": "-1"},
+            "Region": partitions["L"]["Region"],
+        }
+        least = -(2**63)
+        assert json.loads(partitions["L"]["Region"]["S"]) == {
+            "stringsBase64Encoded": True,
+            "n": {"min": least, "minInclusive": True, "max": 50, "maxInclusive": False},
+        }
 
     def test_a_commit_of_too_many_bytes_is_refused(self, world):
         """Amazon takes 4 MB in a transaction, and 400 KB in an item."""

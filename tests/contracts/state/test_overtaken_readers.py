@@ -10,7 +10,7 @@ from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, Delete
 from sleeper.storage.aws import clients
 from sleeper.storage.aws.state.commit_parts import WaitingReaders
 from sleeper.storage.aws.state.newest_item import revision_key
-from sleeper.storage.aws.state.state_items import PARTITIONS
+from sleeper.storage.aws.state.state_items import COMMITS
 from sleeper.storage.memory import MemoryObjects
 from tests.contracts.s3_server import aws_endpoint, s3_credentials, s3_server
 from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, new_id, tables
@@ -78,9 +78,9 @@ class TestWaitingReaders:
     @pytest.fixture
     def item(self, tables):
         """A function that reads the revision item, which is all that the table has."""
-        tables.make(PARTITIONS)
-        tables.put_new(PARTITIONS, {**revision_key("t"), "CommitId": {"S": "id"}})
-        return lambda: tables.get(PARTITIONS, revision_key("t"))
+        tables.make(COMMITS)
+        tables.put_new(COMMITS, {**revision_key("t"), "CommitId": {"S": "id"}})
+        return lambda: tables.get(COMMITS, revision_key("t"))
 
     def test_a_writer_waits_once_for_each_request(self, tables, item):
         """Given a reader that is killed, then a writer goes on after some looks."""

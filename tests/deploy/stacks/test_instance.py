@@ -94,7 +94,14 @@ def test_results_are_deleted_after_the_days_of_the_properties(synthesised):
     [
         (
             "sleeper.statestore.dynamo.pointintimerecovery",
-            {"transaction-log", "active-files", "file-ref-count", "partitions", "table-revisions"},
+            {
+                "transaction-log",
+                "active-files",
+                "file-ref-count",
+                "partitions",
+                "state-commits",
+                "table-revisions",
+            },
         ),
         ("sleeper.statestore.s3.dynamo.pointintimerecovery", {"table-revisions"}),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from sleeper.model.files import ClaimOwner, ClaimRecord
 from sleeper.model.partitions import Partition
-from sleeper.model.ranges import whole_region
+from sleeper.model.ranges import Range, Region, whole_region
+from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.state_difference import TrackedFile
 from sleeper.state.table_state import JobRecord
-from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.state import read_items
 from sleeper.storage.aws.state.state_items import (
     CLAIM,
@@ -22,7 +23,6 @@ from sleeper.storage.aws.state.state_items import (
     claims_of,
     file_item,
     file_key,
-    is_partition,
     item_bytes,
     job_item,
     job_of,
@@ -41,14 +41,13 @@ from sleeper.storage.aws.state.state_items import (
 from tests.unit.state.any_transactions import references
 from tests.unit.state.small_tables import NOON, SCHEMA
 
-TRAPS = ["", "#", "#revision", "#job#a", "#partition#a", "|", "a|b", "a", "\0", "é", "\ud800"]
+TRAPS = ["", "#", "revision", "job#a", "___", "a___b", "_", "|", "a|b", "a", "\0", "é", "\ud800"]
 ESCAPES = ["\\", '\\"a"', "\\" + "0" * 64, "x" * 1_024, "x" * 1_025, "é" * 600]
 ODD = st.text(st.characters(exclude_categories=[]), max_size=5) | st.sampled_from(TRAPS + ESCAPES)
 NAMES = st.sampled_from(["a", "b|c", "#", "é" * 600, "é" * 600 + "y", "\\x", "x" * 2_000])
 TIMES = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9000, 1, 1)).map(
     lambda each: each.replace(tzinfo=UTC)
 )
-REGIONS = RegionJson(SCHEMA)
 
 
 def range_key(item):
@@ -68,7 +67,7 @@ def test_each_reference_has_a_key_of_its_own(one, other):
 
 @given(one=ODD, other=ODD)
 def test_each_name_has_a_key_of_its_own(one, other):
-    """Partitions, jobs, claims and the revision item share a table."""
+    """Jobs, claims and the revision item share a table."""
     for key_of in (
         lambda name: file_key("t", name),
         lambda name: partition_key("t", name),
@@ -78,13 +77,12 @@ def test_each_name_has_a_key_of_its_own(one, other):
     of_kinds = {
         range_key(each)
         for each in (
-            partition_key("t", one),
             own_key("t", JOB, one),
             own_key("t", CLAIM, one),
-            {"Id": {"S": "#revision"}},
+            {"Id": {"S": "revision"}},
         )
     }
-    assert len(of_kinds) == 4
+    assert len(of_kinds) == 3
 
 
 @given(found=st.lists(references, max_size=5), partition_id=ODD, name=NAMES, updated=TIMES)
@@ -131,9 +129,7 @@ def test_other_items_come_back(name, time, parent, children):
         child_ids=(name + "l", name + "r") if children else (),
         dimension=0 if children else None,
     )
-    item = partition_item("t", partition, REGIONS)
-    assert is_partition(item)
-    assert partition_of(item, REGIONS) == partition
+    assert partition_of(partition_item("t", partition, SCHEMA), SCHEMA) == partition
     record = JobRecord(
         number=3, at=time, keep_until=NOON, rows_read=2**63 - 1, rows_written=0, files=7
     )
@@ -144,7 +140,54 @@ def test_other_items_come_back(name, time, parent, children):
     assert merged_of(merged_item("t", name, name + "x", 5)) == (5, name, name + "x")
     waiting = file_item("t", name, TrackedFile(0, time), NOON)
     assert waiting_file_of(waiting) == (name, time)
-    assert not any(is_partition(each) for each in (job_item("t", name, record),))
+
+
+def test_a_partition_is_as_upstream_writes_it():
+    """Strings and bytes in base64, numbers as they are, children joined by underscores."""
+    row_keys = (
+        Field("taxi", Primitive.STRING),
+        Field("zone", Primitive.INT),
+        Field("tag", Primitive.BYTES),
+    )
+    ranges = (Range("é", "z"), Range(-7, None), Range(b"\xff", None))
+    partition = Partition(
+        partition_id="p",
+        region=Region(ranges),
+        parent_id="above",
+        child_ids=("low", "high"),
+        dimension=1,
+    )
+
+    item = partition_item("t-1", partition, Schema(row_keys=row_keys))
+
+    region = json.loads(item.pop("Region")["S"])
+    assert item == {
+        "TableId": {"S": "t-1"},
+        "PartitionId": {"S": "p"},
+        "PartitionIsLeaf": {"S": "false"},
+        "PartitionParentId": {"S": "above"},
+        "PartitionChildIds": {"S": "low___high"},
+        "PartitionSplitDimension": {"N": "1"},
+    }
+    closed = {"minInclusive": True, "maxInclusive": False}
+    assert region == {
+        "stringsBase64Encoded": True,
+        "taxi": {"min": "w6k=", "max": "eg==", **closed},
+        "zone": {"min": -7, "max": None, **closed},
+        "tag": {"min": "/w==", "max": None, **closed},
+    }
+
+
+def test_children_whose_names_hold_what_joins_them_come_back():
+    """They have one attribute more, which upstream's readers pass over."""
+    for ids in (("a___b", "c"), ("a_", "b"), ("_", "__")):
+        partition = Partition(
+            partition_id="p", region=whole_region(SCHEMA), child_ids=ids, dimension=0
+        )
+        item = partition_item("t", partition, SCHEMA)
+
+        assert partition_of(item, SCHEMA).child_ids == ids
+        assert item["PartitionChildIds"] == {"S": "___".join(ids)}
 
 
 def test_the_size_of_an_item_is_not_underrated():

@@ -6,12 +6,29 @@ from ..bug import Bug
 
 TROUBLE = ("tests/contracts/state/test_dynamodb_items_trouble.py",)
 DIFFERENCES = ("tests/unit/state/test_state_difference.py",)
+ITEMS = ("tests/unit/storage/test_state_items.py",)
 SIZES = ("tests/unit/state/test_commit_changes.py",)
 SMALL = ("tests/unit/tables/test_small_commits.py",)
 
 REVISIONS = "storage/aws/state/dynamo_revisions.py"
 
 BUGS = (
+    Bug(
+        name="children-told-apart-wrongly",
+        breaks="Children whose ids hold the joint of upstream's list come back as others.",
+        module="storage/aws/state/state_items.py",
+        right="        if joined.split(_BETWEEN_CHILDREN) != list(partition.child_ids):\n",
+        wrong="        if len(joined.split(_BETWEEN_CHILDREN)) != len(partition.child_ids):\n",
+        tests=ITEMS,
+    ),
+    Bug(
+        name="old-layout-not-refused",
+        breaks="A new table writes to a partitions table with the keys of alpha versions.",
+        module=REVISIONS,
+        right="        if not before.state.number:\n            self._refuse",
+        wrong="        if before.state.number:\n            self._refuse",
+        tests=TROUBLE,
+    ),
     Bug(
         name="wide-table-without-its-schema",
         breaks="The first state of a table of many leaves lacks the schema.",

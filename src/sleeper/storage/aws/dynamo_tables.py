@@ -101,11 +101,15 @@ def table_failure(error: Exception, verb: str, what: str) -> StorageFailed:
 
 
 def other_keys(client: Any, name: str, table: DynamoTable) -> str | None:
-    """Say which keys a table has if they are not those that it should have; else None."""
+    """Say which keys a table has if they are not those that it should have.
+
+    None if they are, if there is no such table, and if nobody may look.
+    """
     try:
         found = client.describe_table(TableName=name)["Table"]
     except vendor_errors() as error:
-        logger.warning("the keys of table %s are not known: %s", name, error)
+        if error_code(error) != "ResourceNotFoundException":
+            logger.warning("the keys of table %s are not known: %s", name, error)
         return None
     kinds = {each["AttributeName"]: each["AttributeType"] for each in found["AttributeDefinitions"]}
     names = [each["AttributeName"] for each in found["KeySchema"]]
@@ -272,6 +276,10 @@ class DynamoTables:
             missing = {self.name(each): each for each in tables if each not in self._made}
             make_tables(self._client(), missing, self._pause, self._owner)
             self._made.update(tables)
+
+    def other_keys(self, table: DynamoTable) -> str | None:
+        """Say which keys a table has, and which it should have; None if they are the same."""
+        return other_keys(self._client(), self.name(table), table)
 
     def get(self, table: DynamoTable, key: Item) -> Item | None:
         """Return the item with a key, as the last write left it."""

@@ -30,7 +30,7 @@ from sleeper.storage.aws.jobs.dynamo_tracker import (
 )
 from sleeper.storage.aws.state.dynamo_log import LOG
 from sleeper.storage.aws.state.revision_items import REVISIONS
-from sleeper.storage.aws.state.state_items import FILES, PARTITIONS, REFERENCES
+from sleeper.storage.aws.state.state_items import ITEM_TABLES
 
 logger = logging.getLogger(__name__)
 
@@ -335,7 +335,7 @@ JOB_TABLES: Final = (
 INIT_TABLES: Final = (*INDEX_TABLES, *JOB_TABLES)
 """Those that `sleeper init` makes."""
 
-STATE_TABLES: Final[tuple[DynamoTable, ...]] = (LOG, REFERENCES, FILES, PARTITIONS)
+STATE_TABLES: Final[tuple[DynamoTable, ...]] = (LOG, *ITEM_TABLES)
 """Logs and states of tables, which are made when a table first needs them."""
 
 REVISION_TABLES: Final = (REVISIONS,)

@@ -9,14 +9,16 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sleeper.errors import StorageFailed
+from sleeper.model.schema import Schema
 from sleeper.state.state_difference import StateDifference
 from sleeper.state.table_state import TableState
-from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
 from sleeper.storage.aws.state.newest_item import revision_key
 from sleeper.storage.aws.state.state_items import (
     CLAIM,
+    COMMITS,
     FILES,
+    ITEM_TABLES,
     JOB,
     MERGED,
     PARTITIONS,
@@ -49,12 +51,12 @@ class CommitParts:
     Attributes:
         name: Returns the full name of a table.
         table_id: The Sleeper table.
-        regions: Encodes its regions.
+        schema: Its schema.
     """
 
     name: Callable[[DynamoTable], str]
     table_id: str
-    regions: RegionJson
+    schema: Schema
 
     def of(self, found: StateDifference, after: TableState) -> list[Item]:
         """Return a part for each change; its condition is what the last commit left there."""
@@ -64,9 +66,9 @@ class CommitParts:
         for place, (leaf_id, (old, into)) in enumerate(found.merged.items(), last_place):
             item = None if into is None else merged_item(self.table_id, leaf_id, into, place)
             key = own_key(self.table_id, MERGED, leaf_id)
-            parts.append(self._part(PARTITIONS, key, item, old))
+            parts.append(self._part(COMMITS, key, item, old))
         parts += (
-            self._put(PARTITIONS, job_item(self.table_id, job_id, record))
+            self._put(COMMITS, job_item(self.table_id, job_id, record))
             for job_id, record in found.jobs.recorded.items()
         )
         return parts
@@ -74,7 +76,7 @@ class CommitParts:
     def dropped_jobs(self, job_ids: Iterable[str]) -> list[Item]:
         """Return parts that delete records of jobs; they may be gone already."""
         keys = (own_key(self.table_id, JOB, job_id) for job_id in job_ids)
-        return [{"Delete": {"TableName": self.name(PARTITIONS), "Key": key}} for key in keys]
+        return [{"Delete": {"TableName": self.name(COMMITS), "Key": key}} for key in keys]
 
     def _of_files(self, found: StateDifference, at: datetime) -> Iterator[Item]:
         for (filename, partition_id), (old, new) in found.references.items():
@@ -95,12 +97,12 @@ class CommitParts:
     def _of_others(self, found: StateDifference) -> Iterator[Item]:
         for partition_id, (old, new) in found.partitions.items():
             key = partition_key(self.table_id, partition_id)
-            item = None if new is None else partition_item(self.table_id, new, self.regions)
+            item = None if new is None else partition_item(self.table_id, new, self.schema)
             yield self._part(PARTITIONS, key, item, old)
         for job_id, (before, claim) in found.claims.items():
             key = own_key(self.table_id, CLAIM, job_id)
             item = None if claim is None else claim_item(self.table_id, job_id, claim)
-            yield self._part(PARTITIONS, key, item, before)
+            yield self._part(COMMITS, key, item, before)
 
     def _part(self, table: DynamoTable, key: Item, item: Item | None, old: object) -> Item:
         if item is None:
@@ -128,7 +130,7 @@ def part_text(part: Item) -> str:
 
 
 def _table_of(full_name: str) -> DynamoTable:
-    return next(each for each in (REFERENCES, FILES, PARTITIONS) if full_name.endswith(each.name))
+    return next(each for each in ITEM_TABLES if full_name.endswith(each.name))
 
 
 # ---------------------------------------------------------------- readers that wait
@@ -180,7 +182,7 @@ class WaitingReaders:
         request = f"{self._new_id()}|{looks}"
         try:
             self._tables.update(
-                PARTITIONS,
+                COMMITS,
                 revision_key(self._table_id),
                 "SET Waiting = :request",
                 {":request": text(request)},
@@ -198,7 +200,7 @@ class WaitingReaders:
             return
         try:
             self._tables.update(
-                PARTITIONS,
+                COMMITS,
                 revision_key(self._table_id),
                 "REMOVE Waiting",
                 {":request": text(request)},

@@ -20,7 +20,6 @@ from sleeper.state.revision_store import Revision
 from sleeper.state.state_difference import state_difference
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
-from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
 from sleeper.storage.aws.state.commit_parts import CommitParts, WaitingReaders, part_text, put_sizes
 from sleeper.storage.aws.state.newest_item import (
@@ -34,7 +33,7 @@ from sleeper.storage.aws.state.newest_item import (
     schemas_json,
 )
 from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
-from sleeper.storage.aws.state.state_items import FILES, PARTITIONS, REFERENCES, text
+from sleeper.storage.aws.state.state_items import COMMITS, ITEM_TABLES, PARTITIONS, text
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,6 @@ _READS_BEFORE_ASKING = 2
 _PAUSES = 4
 """Longer pauses give a reader no better chance: others commit in them too."""
 _DROPPED_TOGETHER = 25
-_TABLES = (PARTITIONS, REFERENCES, FILES)
 
 
 class DynamoStateRevisions:
@@ -79,7 +77,7 @@ class DynamoStateRevisions:
         self._tables, self._table_id, self._schema = tables, table_id, schema
         self._pause = pause
         self._readers = WaitingReaders(tables, table_id, new_id=new_id, pause=pause)
-        self._parts = CommitParts(tables.name, table_id, RegionJson(schema))
+        self._parts = CommitParts(tables.name, table_id, schema)
         self._dropped: tuple[str, ...] = ()  # ids of jobs whose records may still be stored
         self._built: tuple[str, list[Item]] = ("", [])
 
@@ -141,6 +139,8 @@ class DynamoStateRevisions:
         Raises:
             DataDamaged: an item is not as the last commit left it. Nothing was written.
         """
+        if not before.state.number:
+            self._refuse_old_layout()
         own_id = commit_id(after)
         if self._built[0] != own_id:  # what is sent again must be the same
             self._built = (own_id, self._transaction(before, after))
@@ -154,7 +154,7 @@ class DynamoStateRevisions:
         raise DataDamaged(
             f"the state of table {self._table_id} cannot be changed: items of DynamoDB are not as "
             f"its last commit left them: {'; '.join(part_text(parts[n]) for n in refused)}. "
-            "Nothing was written. Somebody else has changed them: restore the three tables from a "
+            "Nothing was written. Somebody else has changed them: restore the four tables from a "
             "backup."
         )
 
@@ -164,10 +164,11 @@ class DynamoStateRevisions:
         Raises:
             DataDamaged: there are items already.
         """
-        self._tables.make(*_TABLES)
+        self._refuse_old_layout()
+        self._tables.make(*ITEM_TABLES)
         found = state_difference(TableState.empty(), first.state)
         parts = self._parts.of(found, first.state)
-        table = self._tables.name(PARTITIONS)
+        table = self._tables.name(COMMITS)
         last = revision_update(table, self._table_id, Revision(), first, jobs_cleared=False)
         own_id = commit_id(first)
         for number, group in enumerate([*_groups(parts), [last]]):
@@ -184,7 +185,7 @@ class DynamoStateRevisions:
             ":commit": text(commit_id(known)),
         }
         self._tables.update(
-            PARTITIONS,
+            COMMITS,
             revision_key(self._table_id),
             "SET History = :history",
             values,
@@ -203,9 +204,11 @@ class DynamoStateRevisions:
 
     def delete(self) -> None:
         """Delete all items of the table, the revision item first. It may be repeated."""
-        if self._read_revision() is not None:
-            self._tables.delete(PARTITIONS, [revision_key(self._table_id)])
-        for table in _TABLES:
+        if self._read_revision() is None:
+            self._refuse_old_layout()
+        else:
+            self._tables.delete(COMMITS, [revision_key(self._table_id)])
+        for table in ITEM_TABLES:
             names = {f"#{n}": name for n, (name, _) in enumerate(table.key)}
             keys = self._tables.query(
                 table,
@@ -224,7 +227,7 @@ class DynamoStateRevisions:
         Where there is room, it also deletes records of jobs that the table knows no longer.
         """
         found = state_difference(before.state, after.state)
-        table = self._tables.name(PARTITIONS)
+        table = self._tables.name(COMMITS)
         cleared = found.jobs.cleared
         first = revision_update(table, self._table_id, before, after, jobs_cleared=cleared)
         parts = [first, *self._parts.of(found, after.state)]
@@ -235,14 +238,14 @@ class DynamoStateRevisions:
         return parts + self._parts.dropped_jobs(dropped[: max(room, 0)])
 
     def _write(self, parts: list[Item], own_id: str) -> list[int]:
-        name = f"{self._tables.name(PARTITIONS)} {self._table_id} {own_id}"
+        name = f"{self._tables.name(COMMITS)} {self._table_id} {own_id}"
         token = sha256(name.encode()).hexdigest()[:36]
         try:
             return self._tables.write_all(parts, token)
         except ObjectNotFound as missing:
             if not self._is_new:
                 raise self._not_found() from missing
-            self._tables.make(*_TABLES)
+            self._tables.make(*ITEM_TABLES)
             return self._tables.write_all(parts, token)
 
     def _is_newest(self, revision: Revision) -> bool:
@@ -250,7 +253,7 @@ class DynamoStateRevisions:
         return revision.state.number == 0 if item is None else is_of(item, revision)
 
     def _read_revision(self) -> Item | None:
-        item = self._tables.get(PARTITIONS, revision_key(self._table_id))
+        item = self._tables.get(COMMITS, revision_key(self._table_id))
         self._readers.note(item)
         return item
 
@@ -266,11 +269,26 @@ class DynamoStateRevisions:
     def _without_revision(self, known: Revision) -> Revision:
         if self._is_new and not known.state.number:
             return known
+        self._refuse_old_layout()
         raise self._not_found()
+
+    def _refuse_old_layout(self) -> None:
+        """Raise if the instance's partitions table has the keys that versions before had."""
+        keys = self._tables.other_keys(PARTITIONS)
+        if keys is None:
+            return
+        name = self._tables.name(PARTITIONS)
+        raise DataDamaged(
+            f"the state of table {self._table_id} cannot be read or written: {name} has the keys "
+            f"{keys}. Sleeper before the layout of upstream's DynamoDBStateStore made it. With "
+            "that version, move the state of each table of this instance that has this state "
+            "store with `sleeper table migrate-state TABLE --to S3StateStore`; then delete "
+            f"{name}, and move them back with this version. If no table had it, delete {name}."
+        )
 
     def _not_found(self) -> ObjectNotFound:
         return ObjectNotFound(
-            f"the state of table {self._table_id} is not in {self._tables.name(PARTITIONS)}. Check "
+            f"the state of table {self._table_id} is not in {self._tables.name(COMMITS)}. Check "
             "that AWS_REGION and AWS_ENDPOINT_URL are those that the table was made with; if its "
             "items were deleted, restore them from a backup of the DynamoDB tables."
         )
@@ -304,8 +322,8 @@ class DynamoStateRevisions:
     def _damage(self, error: DataDamaged) -> DataDamaged:
         return DataDamaged(
             f"the state of table {self._table_id} in the tables "
-            f"{', '.join(map(self._tables.name, _TABLES))} is damaged: {error}. Restore the three "
-            "tables from a backup."
+            f"{', '.join(map(self._tables.name, ITEM_TABLES))} is damaged: {error}. Restore the "
+            "four tables from a backup."
         )
 
 

@@ -16,11 +16,11 @@ from sleeper.state.value_json import move_from_json, move_to_json, time_from_jso
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item, number
 from sleeper.storage.aws.state import revision_items
 from sleeper.storage.aws.state.dynamo_log import LOG
-from sleeper.storage.aws.state.state_items import PARTITIONS, text, text_of
+from sleeper.storage.aws.state.state_items import COMMITS, text, text_of
 
 FORMAT: Final = 1
 
-_ID = "#revision"
+_ID = "revision"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ def numbers_of_logs(tables: DynamoTables, known: Known) -> dict[str, int]:
 def numbers_of_items(tables: DynamoTables, known: Known) -> dict[str, int]:
     """Return the number in the revision item of each state that is kept as items."""
     keys = [revision_key(each) for each in known]
-    found = tables.get_many(PARTITIONS, keys, "TableId, RevisionNumber")
+    found = tables.get_many(COMMITS, keys, "TableId, RevisionNumber")
     return {item["TableId"]["S"]: int(item["RevisionNumber"]["N"]) for item in found}
 
 

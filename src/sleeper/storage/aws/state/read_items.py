@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.errors import DataDamaged
+from sleeper.errors import DataDamaged, QueryInvalid
 from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
@@ -20,10 +21,10 @@ from sleeper.model.schema import Schema
 from sleeper.state.file_references import FileReferences
 from sleeper.state.reference_rows import SCHEMA, file_rows_batch
 from sleeper.state.table_state import CommittedJobs, JobRecord
-from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
 from sleeper.storage.aws.state.state_items import (
     CLAIM,
+    COMMITS,
     FILES,
     JOB,
     MERGED,
@@ -31,7 +32,6 @@ from sleeper.storage.aws.state.state_items import (
     REFERENCES,
     claims_of,
     is_hashed,
-    is_partition,
     job_of,
     merged_of,
     partition_of,
@@ -47,7 +47,7 @@ _DETAILS: Final = 9
 
 @dataclass(slots=True)
 class OtherItems:
-    """The items of the partitions table."""
+    """The items of a table's partitions, and of what its commits left beside files."""
 
     partitions: dict[str, Partition] = field(default_factory=dict)
     merged: list[tuple[int, str, str]] = field(default_factory=list)
@@ -119,14 +119,15 @@ def read_others(tables: DynamoTables, table_id: str, schema: Schema) -> OtherIte
         DataDamaged: an item cannot be read.
     """
     found = OtherItems()
-    regions = RegionJson(schema)
+    of_table = {":table": text(table_id)}
+    items = tables.query(PARTITIONS, _OF_TABLE, of_table)
+    read = partial(partition_of, schema=schema)
+    for partition in _each(items, read, tables.name(PARTITIONS), "PartitionId"):
+        found.partitions[partition.partition_id] = partition
 
     def sort_in(item: Item) -> None:
         key: str = item["Id"]["S"]
-        if is_partition(item):
-            partition = partition_of(item, regions)
-            found.partitions[partition.partition_id] = partition
-        elif key.startswith(JOB):
+        if key.startswith(JOB):
             job_id, record = job_of(item)
             found.jobs[job_id] = record
         elif key.startswith(CLAIM):
@@ -134,8 +135,8 @@ def read_others(tables: DynamoTables, table_id: str, schema: Schema) -> OtherIte
         elif key.startswith(MERGED):
             found.merged.append(merged_of(item))
 
-    items = tables.query(PARTITIONS, _OF_TABLE, {":table": text(table_id)})
-    for _ in _each(items, sort_in, tables.name(PARTITIONS), "Id"):
+    items = tables.query(COMMITS, _OF_TABLE, of_table)
+    for _ in _each(items, sort_in, tables.name(COMMITS), "Id"):
         pass
     return found
 
@@ -189,7 +190,7 @@ def _each(items: Iterator[Item], read: Any, table: str, key: str) -> Iterator[An
 def _damage(table: str, key: str, first: Item, last: Item) -> Iterator[None]:
     try:
         yield
-    except (ValueError, TypeError, LookupError, pa.ArrowException) as error:
+    except (ValueError, TypeError, LookupError, QueryInvalid, pa.ArrowException) as error:
         which = repr(first.get(key, {}).get("S"))
         if last is not first:
             which = f"between {which} and {last.get(key, {}).get('S')!r}"

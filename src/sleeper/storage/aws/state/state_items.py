@@ -1,9 +1,10 @@
-"""The state of a Sleeper table as items of three DynamoDB tables, and back.
+"""The state of a Sleeper table as items of four DynamoDB tables, and back.
 
-The tables, their keys and most attributes are upstream's, of its DynamoDBStateStore. `FileDetails`
+References, files and partitions have the tables, keys and attributes of upstream's
+DynamoDBStateStore, and attributes of ours beside them, which its readers pass over. `FileDetails`
 of a reference has all of it as JSON, which alone is read, as boto3 takes as long for one attribute
-of an item as for any other. Range keys of the partitions table that begin with # are ours: the
-revision item, committed jobs, claims and merged leaves.
+of an item as for any other. What upstream has not is in a table of its own: the revision item,
+committed jobs, claims and merged leaves.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sleeper.model.files import ClaimRecord, FileReference
+from sleeper.model.formats.query_json import region_from_document, region_to_document
 from sleeper.model.partitions import Partition
+from sleeper.model.ranges import Region
+from sleeper.model.schema import Schema
 from sleeper.state.state_difference import TrackedFile
 from sleeper.state.table_state import JobRecord
-from sleeper.state.value_json import RegionJson, claims_from_json, claims_to_json
+from sleeper.state.value_json import claims_from_json, claims_to_json
 from sleeper.storage.aws.dynamo_tables import (
     EPOCH,
     DynamoTable,
@@ -30,15 +34,18 @@ from sleeper.storage.aws.dynamo_tables import (
 
 REFERENCES: Final = DynamoTable("active-files", (("TableId", "S"), ("PartitionIdAndFileName", "S")))
 FILES: Final = DynamoTable("file-ref-count", (("TableId", "S"), ("FileName", "S")))
-PARTITIONS: Final = DynamoTable("partitions", (("TableId", "S"), ("Id", "S")))
+PARTITIONS: Final = DynamoTable("partitions", (("TableId", "S"), ("PartitionId", "S")))
+COMMITS: Final = DynamoTable("state-commits", (("TableId", "S"), ("Id", "S")))
+"""The newest commit of each table, and what it left that upstream's tables have no place for."""
 
-JOB: Final = "#job#"
-CLAIM: Final = "#claim#"
-MERGED: Final = "#merged#"
-OURS: Final = "#"
-"""What range keys of the partitions table begin with that are not ids of partitions."""
+ITEM_TABLES: Final = (PARTITIONS, COMMITS, REFERENCES, FILES)
+"""All tables that have items of a state."""
 
-_OTHER_PARTITION = "#partition#"
+JOB: Final = "job#"
+CLAIM: Final = "claim#"
+MERGED: Final = "merged#"
+
+_BETWEEN_CHILDREN = "___"
 _KEY_BYTES_MAX = 1_024
 """Amazon's limit."""
 
@@ -129,46 +136,56 @@ def waiting_file_of(item: Item) -> tuple[str, datetime]:
 
 def partition_key(table_id: str, partition_id: str) -> Item:
     """Return the key of a partition."""
-    is_id = partition_id and not partition_id.startswith(OURS)
-    key = _range_key("" if is_id else _OTHER_PARTITION, partition_id, _OTHER_PARTITION)
-    return {"TableId": text(table_id), "Id": key}
+    return {"TableId": text(table_id), "PartitionId": _range_key("", partition_id)}
 
 
-def partition_item(table_id: str, partition: Partition, regions: RegionJson) -> Item:
-    """Return a partition as an item."""
+def partition_item(table_id: str, partition: Partition, schema: Schema) -> Item:
+    """Return a partition of a table with a schema as an item."""
     item = {
         **partition_key(table_id, partition.partition_id),
         "PartitionIsLeaf": {"S": "true" if partition.is_leaf else "false"},
         "PartitionSplitDimension": number(
             -1 if partition.dimension is None else partition.dimension
         ),
-        "Region": {"S": json.dumps(regions.write(partition.region), separators=(",", ":"))},
+        "Region": _json(region_to_document(schema, partition.region)),
     }
     if partition.parent_id is not None:
         item["PartitionParentId"] = text(partition.parent_id)
     if partition.child_ids:
-        item["PartitionChildIds"] = {"L": [text(each) for each in partition.child_ids]}
-    if item["Id"]["S"] != partition.partition_id:
-        item["Name"] = {"S": json.dumps(partition.partition_id)}
+        joined = _BETWEEN_CHILDREN.join(partition.child_ids)
+        item["PartitionChildIds"] = text(joined)
+        if joined.split(_BETWEEN_CHILDREN) != list(partition.child_ids):
+            item["ChildNames"] = _json(partition.child_ids)
+    if item["PartitionId"]["S"] != partition.partition_id:
+        item["Name"] = _json(partition.partition_id)
     return item
 
 
-def is_partition(item: Item) -> bool:
-    """Return whether an item of the partitions table is a partition."""
-    key: str = item["Id"]["S"]
-    return not key.startswith(OURS) or key.startswith(_OTHER_PARTITION)
-
-
-def partition_of(item: Item, regions: RegionJson) -> Partition:
-    """Return the partition of an item."""
+def partition_of(item: Item, schema: Schema) -> Partition:
+    """Return the partition of an item, of a table with a schema."""
     dimension = int(item["PartitionSplitDimension"]["N"])
     return Partition(
-        partition_id=json.loads(item["Name"]["S"]) if "Name" in item else item["Id"]["S"],
-        region=regions.read(json.loads(item["Region"]["S"])),
+        partition_id=json.loads(item["Name"]["S"]) if "Name" in item else item["PartitionId"]["S"],
+        region=_region_of(json.loads(item["Region"]["S"]), schema),
         parent_id=text_of(item["PartitionParentId"]) if "PartitionParentId" in item else None,
-        child_ids=tuple(text_of(each) for each in item.get("PartitionChildIds", {"L": ()})["L"]),
+        child_ids=_child_ids_of(item),
         dimension=None if dimension < 0 else dimension,
     )
+
+
+def _region_of(document: Any, schema: Schema) -> Region:
+    for name in schema.row_key_names:
+        if document[name]["min"] is None:
+            raise ValueError(f"the range of {name!r} has no minimum")
+    return region_from_document(schema, document, base64_strings=True)
+
+
+def _child_ids_of(item: Item) -> tuple[str, ...]:
+    if "ChildNames" in item:
+        return tuple(map(str, json.loads(item["ChildNames"]["S"])))
+    if "PartitionChildIds" not in item:
+        return ()
+    return tuple(text_of(item["PartitionChildIds"]).split(_BETWEEN_CHILDREN))
 
 
 def own_key(table_id: str, prefix: str, name: str) -> Item:
@@ -257,12 +274,12 @@ def _pair(filename: str, partition_id: str) -> Item:
     return _range_key("", f"{partition_id}|{filename}")
 
 
-def _range_key(prefix: str, name: str, hashed: str | None = None) -> Item:
+def _range_key(prefix: str, name: str) -> Item:
     """Return text that may be a range key: the name after a prefix, or a hash of it."""
     key = prefix + name
     if key and _is_plain(name) and len(key.encode()) <= _KEY_BYTES_MAX:
         return {"S": key}
-    return {"S": (prefix if hashed is None else hashed) + _hashed(name)}
+    return {"S": prefix + _hashed(name)}
 
 
 def _hashed(name: str) -> str:
