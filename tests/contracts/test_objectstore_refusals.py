@@ -359,9 +359,9 @@ def test_an_object_that_is_gone_is_told_by_its_url(objects, bucket):
 
 def test_a_silent_server_is_not_waited_for(s3_credentials, monkeypatch):
     """A server that takes requests and never answers is given up after one silence: 15 s, here 2."""
-    assert client_module._SILENCE_S == 15 > client_module._RETRY_S
+    assert client_module._SILENCE_S == 15 > client_module.RETRY_S
     monkeypatch.setattr(client_module, "_SILENCE_S", 2)
-    monkeypatch.setattr(client_module, "_RETRY_S", 1)
+    monkeypatch.setattr(client_module, "RETRY_S", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -25,7 +25,7 @@ def proxy(s3_server):
 @pytest.fixture
 def objects(s3_server, bucket, proxy, monkeypatch):
     """The objects of a bucket behind the proxy; the first, short round of retries takes 1 s."""
-    monkeypatch.setattr(client, "_RETRY_S", 1)
+    monkeypatch.setattr(client, "RETRY_S", 1)
     objects = s3_server.objects(bucket, proxy.endpoint)
     objects.put("a", b"body")
     return objects

@@ -336,7 +336,7 @@ class TestTables:
         [
             (SCHEMA, {}, "give row_keys"),
             (SCHEMA, {"row_keys": ["no"]}, "not among the columns"),
-            (pa.schema([("id", pa.time32("s"))]), {"row_keys": ["id"]}, "cast it to int64"),
+            (pa.schema([("id", pa.time32("s"))]), {"row_keys": ["id"]}, "derive a key from it"),
             (pa.schema([("id", pa.float64())]), {"row_keys": ["id"]}, "id"),
             (pa.schema([("id", pa.string())] * 2), {"row_keys": ["id"]}, "more than one column"),
             ("{}", {}, "Must have at least one row key field"),

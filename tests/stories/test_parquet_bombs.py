@@ -14,7 +14,7 @@ from sleeper.errors import BadRequest, DataDamaged, InputUnreadable
 from sleeper.lookup.parquet import pages
 from sleeper.lookup.parquet.compact_protocol import BINARY, I32, I64, LIST, STRUCT, struct_bytes
 from sleeper.lookup.parquet.footer import ColumnChunk, Leaf
-from sleeper.tables import query
+from sleeper.tables import read_rows
 
 SCHEMA = pa.schema([("key", pa.string()), ("text", pa.string())])
 BOMB = pa.table({"key": ["a", "b"], "text": ["", "\0" * (4 << 20)]}, schema=SCHEMA)
@@ -30,7 +30,7 @@ def _low_limit(monkeypatch):
 @pytest.fixture(autouse=True)
 def _unknown_sizes(monkeypatch):
     """As for older references: else a file of another length is refused at once."""
-    monkeypatch.setattr(query, "_note_sizes", lambda *_: None)
+    monkeypatch.setattr(read_rows, "_note_sizes", lambda *_: None)
 
 
 @pytest.fixture

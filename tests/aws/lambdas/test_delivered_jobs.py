@@ -114,12 +114,14 @@ def test_a_query_of_a_table_that_was_deleted_meanwhile_is_rejected(instance, cal
     instance.jobs.submit_query("numbers", query_id="before", key="a")
     call(handlers.query, QueueName.QUERY)
     instance.jobs.submit_query("numbers", query_id="after", key="a")
+    table_id = instance.table("numbers").table_id
     instance.delete_table("numbers")
 
     _, failed = call(handlers.query, QueueName.QUERY)
 
     assert failed == []
-    assert 'rejected query job after: Table could not be found with name: "numbers"' in caplog.text
+    reason = f'Table could not be found with ID: "{table_id}"'
+    assert f"rejected query job after: {reason}" in caplog.text
 
 
 def test_the_committer_commits_what_workers_ask_for(instance, call, client, tmp_path):
