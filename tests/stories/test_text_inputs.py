@@ -559,3 +559,29 @@ class TestMapsOfJsonLines:
             table.ingest(tmp_path / "x.jsonl")
 
         assert table.query().count() == 0
+
+
+def test_files_of_a_folder_that_are_not_read_are_named_once(tmp_path, caplog):
+    """
+    Given a folder with Parquet, CSV and notes, when it is ingested, then a warning names what was
+    not read. Given a check of whether it is there, or a folder whose files are all read, then none.
+    """
+    (tmp_path / "in" / "below").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "in" / "a.parquet")
+    for name in ("b.csv", "below/notes.txt", ".hidden"):
+        (tmp_path / "in" / name).write_text("id\n2\n")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "c.csv").write_text("id\n3\n")
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+    table = instance.create_table("t", pa.schema([("id", pa.int64())]), row_keys=["id"])
+
+    instance.jobs.submit_ingest("t", [str(tmp_path / "in")])
+    table.ingest(tmp_path / "all")
+    assert "not read" not in caplog.text
+
+    table.ingest(tmp_path / "in")
+
+    named = [each.getMessage() for each in caplog.records if "not read" in each.getMessage()]
+    assert len(named) == 1
+    assert named[0].endswith("that are not read: b.csv, below/notes.txt")
+    assert table.query().to_pylist() == [{"id": 1}, {"id": 3}]

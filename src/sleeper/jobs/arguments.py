@@ -144,13 +144,19 @@ def message_ids_of(values: object) -> list[str] | None:
     """
     if values is None:
         return None
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise BadRequest(f"message_ids is {values!r:.100}, but it must be a list of ids")
-    ids = [*values]
-    for each in ids:
-        if not isinstance(each, str):
-            raise BadRequest(f"message_ids has {each!r:.100}, but each must be the id of a message")
-    return ids
+    return _texts(values, "message_ids", "a list of ids", "the id of a message")
+
+
+def job_ids_of(values: object) -> list[str] | None:
+    """Return ids of jobs; None for all.
+
+    Raises:
+        BadRequest: they are no list of ids.
+    """
+    if values is None:
+        return None
+    ids = _texts(values, "job_ids", "a list of ids", "the id of a job")
+    return [id_text(each, "job_ids") for each in ids]
 
 
 def checked_limit(value: object) -> int:
@@ -190,10 +196,15 @@ def checked_columns(values: object) -> tuple[str, ...] | None:
     """
     if values is None:
         return None
+    return tuple(_texts(values, "columns", "a list of names", "the name of a field"))
+
+
+def _texts(values: object, argument: str, whole: str, part: str) -> list[str]:
+    """Return texts; `whole` and `part` say what the argument and each of them must be."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise BadRequest(f"columns is {values!r:.100}, but it must be a list of names")
-    names = tuple(values)
-    for each in names:
+        raise BadRequest(f"{argument} is {values!r:.100}, but it must be {whole}")
+    texts = [*values]
+    for each in texts:
         if not isinstance(each, str):
-            raise BadRequest(f"columns has {each!r:.100}, but each must be the name of a field")
-    return names
+            raise BadRequest(f"{argument} has {each!r:.100}, but each must be {part}")
+    return texts

@@ -8,13 +8,13 @@ letters for instance, its rows are still added once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 from sleeper.errors import BadRequest, JobNotFound, TableNotFound
-from sleeper.jobs.arguments import id_text
+from sleeper.jobs.arguments import job_ids_of
 from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.jobs.reports import job
 from sleeper.model.jobs.kinds import QUEUES_OF_BATCHER
@@ -67,7 +67,7 @@ def retry_files(self: JobsHandle, job_ids: Iterable[str] | None = None) -> Retri
 
     Source: rule BAT-7.
     """
-    wanted = None if job_ids is None else _ids(job_ids)
+    wanted = job_ids_of(job_ids)
     of_jobs: dict[str, list[SubmittedFile]] = {}
     for file in submitted_files(self):
         is_wanted = wanted is None or file.job_id in wanted
@@ -107,9 +107,3 @@ def _state_of(self: JobsHandle, job_id: str, table_id: str) -> tuple[FileState, 
         return FileState.BATCHED, ()
     state = FileState.REJECTED if status.state is JobState.REJECTED else FileState.FAILED
     return state, status.reasons
-
-
-def _ids(job_ids: object) -> Sequence[str]:
-    if isinstance(job_ids, str | bytes) or not isinstance(job_ids, Iterable):
-        raise BadRequest(f"job_ids is {job_ids!r:.100}, but it must be a list of ids")
-    return [id_text(each, "job_ids") for each in job_ids]

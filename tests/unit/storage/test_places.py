@@ -75,6 +75,14 @@ def test_a_folder_inside_an_instance_names_it(tmp_path):
     assert place(tmp_path).enclosing_instance() is None
 
 
+def test_a_file_is_no_place_of_an_instance(tmp_path):
+    """Given a path of a file, then it is refused as that, and not as an instance to be made."""
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+
+    with pytest.raises(UrlInvalid, match=r"rows\.parquet is a file, and an instance is a folder"):
+        place(tmp_path / "rows.parquet")
+
+
 @pytest.mark.parametrize("read_back", ["auto", "never", "always"])
 @pytest.mark.parametrize("url", ["folder", "memory://"])
 def test_a_folder_and_memory_are_trusted_unless_the_property_says_always(url, read_back):

@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -43,7 +43,12 @@ _log = logging.getLogger(__name__)
 AnyPath = str | bytes | os.PathLike[Any]
 
 
-def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tuple[str, ...]:
+def find_files(
+    paths: Iterable[AnyPath],
+    remote: InputStore | None = None,
+    *,
+    left_out: Callable[[str, set[str]], object] = lambda folder, names: None,
+) -> tuple[str, ...]:
     """Return the files of paths, in the given order; those of folders and patterns are sorted.
 
     Args:
@@ -51,6 +56,8 @@ def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tu
             means the Parquet files below it, or if there are none, its files of CSV and JSON
             lines. A path that exists is no pattern.
         remote: Finds files by URLs with a scheme other than `file`.
+        left_out: Called with a folder of this machine and the names of files below it that are
+            not read, if there are any.
 
     Raises:
         InputNotFound: a path does not exist or cannot be one, a folder has no such file below
@@ -63,12 +70,12 @@ def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tu
         if is_remote(path):
             files += _find_remote(path, remote)
         else:
-            files += _find_local(path)
+            files += _find_local(path, left_out)
     _refuse_repeats(files)
     return tuple(files)
 
 
-def _find_local(path: str) -> list[str]:
+def _find_local(path: str, left_out: Callable[[str, set[str]], object]) -> list[str]:
     """Return a file itself, or the files below a folder or of a pattern, sorted."""
     try:
         if Path(path).is_dir():
@@ -79,12 +86,13 @@ def _find_local(path: str) -> list[str]:
                     f"the folder {shown(path)} has no *.parquet file below it, and no file of CSV "
                     "or JSON lines"
                 )
-            _log_left_out(path, set(every) - set(below))
+            if len(below) < len(every):
+                left_out(path, set(every) - set(below))
             return below
         if Path(path).exists():
             return [path]
         if is_pattern(path):
-            return _find_by_pattern(path)
+            return _find_by_pattern(path, left_out)
     except ValueError as error:  # NUL
         raise InputNotFound(f"{shown(path)} cannot be a path: {error}") from None
     except OSError as error:
@@ -94,15 +102,14 @@ def _find_local(path: str) -> list[str]:
     raise InputNotFound(f"there is no file or folder {shown(path)}")
 
 
-def _log_left_out(folder: str, names: set[str]) -> None:
+def log_left_out(folder: str, names: set[str]) -> None:
     """Say which files of a folder are not read: of a folder with Parquet files, CSV is not."""
-    if names:
-        first = ", ".join(os.path.relpath(name, folder) for name in sorted(names)[:_NAMES_LOGGED])
-        more = f" and {len(names) - _NAMES_LOGGED:,} more" if len(names) > _NAMES_LOGGED else ""
-        _log.warning("files of %s that are not read: %s%s", shown(folder), first, more)
+    first = ", ".join(os.path.relpath(name, folder) for name in sorted(names)[:_NAMES_LOGGED])
+    more = f" and {len(names) - _NAMES_LOGGED:,} more" if len(names) > _NAMES_LOGGED else ""
+    _log.warning("files of %s that are not read: %s%s", shown(folder), first, more)
 
 
-def _find_by_pattern(pattern: str) -> list[str]:
+def _find_by_pattern(pattern: str, left_out: Callable[[str, set[str]], object]) -> list[str]:
     """Return the files of a pattern of this machine, and those below its folders."""
     named = glob(pattern, recursive=True)  # noqa: PTH207 - a pattern may be absolute
     start = len(folder_of_pattern(pattern))  # hidden names there were given
@@ -110,7 +117,7 @@ def _find_by_pattern(pattern: str) -> list[str]:
     if not found:
         raise InputNotFound(f"no file matches {shown(pattern)}")
     files = [path for path in found if not Path(path).is_dir()]
-    return files or [file for folder in found for file in _find_local(folder)]
+    return files or [file for folder in found for file in _find_local(folder, left_out)]
 
 
 def shown(path: str) -> str:

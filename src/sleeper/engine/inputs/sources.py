@@ -14,7 +14,7 @@ import pyarrow as pa
 from sleeper.columns.any_values import checked_column
 from sleeper.engine.arrow_schema import check_columns, conform
 from sleeper.engine.inputs.dict_rows import batches_of_dicts
-from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
+from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files, log_left_out
 from sleeper.engine.inputs.pandas_frames import NAME as FRAME
 from sleeper.engine.inputs.pandas_frames import check_frame, frame_batches, is_pandas
 from sleeper.engine.inputs.text_files import TextFiles
@@ -236,7 +236,8 @@ def open_source(
         return data
     if is_paths(data):
         paths = [data] if isinstance(data, str | bytes | os.PathLike) else data
-        return _files(find_files(paths, remote), arrow_schema, remote, csv)
+        files = find_files(paths, remote, left_out=log_left_out)
+        return _files(files, arrow_schema, remote, csv)
     if isinstance(data, pa.Table | pa.RecordBatch):
         return _in_memory(data, arrow_schema)
     if (frame := _frame(data, arrow_schema)) is not None:
