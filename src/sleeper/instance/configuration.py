@@ -7,14 +7,16 @@
 
 `sleeper init --properties` and `sleeper table add` take them. The files have what was set: defaults
 and what belongs to this instance alone (ids, names of buckets and queues) are left out. The folder
-of a table has its name, or its id where a folder cannot have the name. Split points are those of
-the first row key; a table with others has a warning.
+of a table has its name, or its id where a folder cannot have the name, or cannot have it on every
+system beside that of another table. Split points are those of the first row key; a table with
+others has a warning.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -46,9 +48,12 @@ def write_configuration(instance: Instance, folder: Path) -> list[Path]:
             instance.properties.values, KNOWN_INSTANCE_PROPERTIES
         )
     }
-    for record in instance.tables():
-        table = instance.table(record.name)
-        texts |= _table_texts(table, folder / "tables" / _folder_name(table))
+    tables = [instance.table(record.name) for record in instance.tables()]
+    taken = Counter(text.casefold() for table in tables for text in (table.name, table.table_id))
+    for table in tables:
+        is_own = _FOLDER_NAME.fullmatch(table.name) and taken[table.name.casefold()] == 1
+        name = table.name if is_own else table.table_id
+        texts |= _table_texts(table, folder / "tables" / name)
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
@@ -86,7 +91,3 @@ def _settings(values: Mapping[str, str], known: Iterable[Property]) -> str:
     return write_properties(
         {name: text for name, text in values.items() if name not in own}, properties
     )
-
-
-def _folder_name(table: Table) -> str:
-    return table.name if _FOLDER_NAME.fullmatch(table.name) else table.table_id

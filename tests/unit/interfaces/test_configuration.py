@@ -142,3 +142,20 @@ def test_split_points_with_line_breaks_are_written_in_base64(instance, tmp_path)
 
     assert added.exit_code == 0, added.output
     assert instance.table("again").split_points() == ["a\nb"]
+
+
+def test_tables_whose_names_are_alike_do_not_share_a_folder(instance, tmp_path):
+    """
+    Given a name in other letters, and one that is the id of a table whose name no folder can have,
+    then each table has a folder of its own, on systems that tell letters apart and on others.
+    """
+    odd = instance.create_table("a/b", SCHEMA, row_keys=["id"])
+    like_it = instance.create_table(odd.table_id, SCHEMA, row_keys=["id"])
+    upper = instance.create_table("PLAIN", SCHEMA, row_keys=["id"])
+    plain = instance.table("plain")
+
+    command("instance", "download", tmp_path / "config", "--instance", instance.url)
+
+    folders = {each.name for each in (tmp_path / "config" / "tables").iterdir()}
+    of_ids = {each.table_id for each in (odd, like_it, upper, plain)}
+    assert folders == {"flights", *of_ids}
