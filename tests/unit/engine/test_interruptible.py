@@ -52,6 +52,15 @@ def test_a_failure_is_raised_where_the_item_is_awaited():
         awaited(lambda: 1 // 0)
 
 
+@pytest.fixture
+def _pythons_handler():
+    """Python's own handler of SIGINT: a command that ran in this process may have left another."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_pythons_handler")
 def test_a_signal_ends_the_wait_and_not_the_step():
     """Given a step that no signal reaches, when SIGINT comes, then KeyboardInterrupt is raised
     while the step lasts; after it the iterator is closed, and no step is left.
