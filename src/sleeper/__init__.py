@@ -29,7 +29,15 @@ if TYPE_CHECKING:  # see __getattr__
     from sleeper.instance.instance import Instance, create_instance
     from sleeper.interfaces.connection import connect
     from sleeper.model.csv_options import CsvOptions
-    from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
+    from sleeper.model.schema import (
+        DecimalType,
+        Field,
+        ListType,
+        MapType,
+        Primitive,
+        Schema,
+        StructType,
+    )
     from sleeper.tables.ingest import IngestResult
     from sleeper.tables.table import Table
 
@@ -54,6 +62,7 @@ __all__ = [
     "Schema",
     "SleeperError",
     "StorageFailed",
+    "StructType",
     "Table",
     "connect",
     "create_instance",
@@ -72,6 +81,7 @@ _LOADED_AT_FIRST_USE = {
     "Primitive": "sleeper.model.schema",
     "Rows": "sleeper.engine.rows",
     "Schema": "sleeper.model.schema",
+    "StructType": "sleeper.model.schema",
     "Table": "sleeper.tables.table",
     "connect": "sleeper.interfaces.connection",
     "create_instance": "sleeper.instance.instance",

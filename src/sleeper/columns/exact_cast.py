@@ -20,6 +20,13 @@ def castable(given: pa.DataType, want: pa.DataType) -> bool:
         return bool(is_.is_decimal(have) or is_.is_integer(have))
     if is_.is_list(want):
         return is_list(have) and castable(have.value_type, want.value_type)
+    if is_.is_struct(want):
+        return is_.is_struct(have) and all(
+            name in want.names
+            and have.names.count(name) == 1
+            and castable(part.type, want.field(name).type)
+            for name, part in zip(have.names, have.fields, strict=True)
+        )
     if is_.is_map(want):
         pair = _pair_types(have)
         return pair is not None and (
@@ -54,18 +61,15 @@ def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
 def _cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     chunk = _decoded(chunk)
     have, is_ = chunk.type, pa.types
-    if is_list(have) and (_is_list_view(have) or _hides_nulls(chunk)):
-        chunk = _plain_lists(chunk)
-        have = chunk.type
-    if is_.is_map(want) and is_.is_map(have) and _hides_nulls(chunk):
-        chunk = _as_map(_plain_lists(chunk.cast(pa.list_(_pair_type(have)))))
-    if have == want:
+    if have == want and not _hides_nulls(chunk):
         return chunk
+    if is_.is_null(have):
+        return pa.nulls(len(chunk), want)
+    if is_.is_nested(want):
+        return _nested(chunk, want)
     if is_.is_decimal(want) and is_.is_integer(have):
         # Arrow wants a precision for all integers of a type, also for those that are not there.
         chunk = chunk.cast(pa.decimal256(_INTEGER_DIGITS + want.scale, want.scale))
-    if is_.is_map(want) and is_list(have):
-        chunk = _as_map(chunk)
     if have == pa.float64() and want == pa.float32():
         return _shorter_floats(chunk)
     return chunk.cast(want)
@@ -75,41 +79,72 @@ _INTEGER_DIGITS = 20
 
 
 def _hides_nulls(chunk: pa.Array) -> bool:
-    """Return whether there may be null elements that no list has: those of a list that is null."""
-    if not chunk.null_count:
-        return False
+    """Return whether there may be nulls that no row has: those below a list that is null."""
+    return any(
+        (chunk.null_count and each.null_count) or _hides_nulls(each) for each in inner_arrays(chunk)
+    )
+
+
+def inner_arrays(chunk: pa.Array) -> list[pa.Array]:
+    """Return what lists, maps or structs hold, whether a row has it or not; nothing of others."""
+    kind = chunk.type
+    if pa.types.is_struct(kind):
+        return [chunk.field(at) for at in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        return [chunk.keys, chunk.items]
+    return [chunk.values] if is_list(kind) else []
+
+
+def _nested(chunk: pa.Array, want: pa.DataType) -> pa.Array:
+    """Return lists, maps or structs as exactly the wanted type, level by level.
+
+    What no row has is left out, such as elements below a list that is null, or outside of a slice.
+    """
+    mask = chunk.is_null() if chunk.null_count else None
+    if pa.types.is_struct(want):
+        missing = pa.nulls(len(chunk), pa.null())
+        given = dict(zip(chunk.type.names, chunk.flatten(), strict=True))
+        parts = [_cast(given.get(part.name, missing), part.type) for part in want.fields]
+        return pa.StructArray.from_arrays(parts, fields=want.fields, mask=mask)
     if pa.types.is_map(chunk.type):
-        return bool(chunk.items.null_count)
-    return bool(chunk.values.null_count)
+        chunk = _as_pairs(chunk)
+    offsets, elements = _elements(chunk)
+    if pa.types.is_list(want):
+        values = _cast(elements, want.value_type)
+        return pa.ListArray.from_arrays(offsets, values, type=want, mask=mask)
+    keys, values = _decoded(elements).flatten()
+    if keys.null_count:
+        raise pa.ArrowInvalid("a key of a map is null")
+    keys, values = _cast(keys, want.key_type), _cast(values, want.item_type)
+    return pa.MapArray.from_arrays(offsets, keys, values, type=want, mask=mask)
 
 
-def _is_list_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+def _as_pairs(chunk: pa.MapArray) -> pa.Array:
+    """Return maps as lists of pairs, which share memory with them."""
+    kind = pa.list_(pa.struct([chunk.type.key_field, chunk.type.item_field]))
+    buffers, pairs = (
+        chunk.buffers()[:2],
+        pa.StructArray.from_arrays(
+            [chunk.keys, chunk.items], fields=[chunk.type.key_field, chunk.type.item_field]
+        ),
+    )
+    return pa.Array.from_buffers(kind, len(chunk), buffers, offset=chunk.offset, children=[pairs])
 
 
-def _pair_type(kind: pa.DataType) -> pa.DataType:
-    return pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-
-
-def _plain_lists(chunk: pa.Array) -> pa.Array:
-    """Return lists of any layout with their elements one after the other, and no others.
+def _elements(chunk: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return where lists of any layout begin and end, and their elements, and no others.
 
     Arrow's own cast reads memory that is not there, where a list view is large.
     """
-    elements = chunk.flatten()
     lengths = pc.list_value_length(chunk).cast(pa.int32()).fill_null(0)
     ends = pc.cumulative_sum_checked(lengths).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    mask = chunk.is_null() if chunk.null_count else None
-    return pa.ListArray.from_arrays(offsets, elements, mask=mask)
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends]), chunk.flatten()
 
 
 def _needs_validation(kind: pa.DataType) -> bool:
-    """Return whether an array may have what is no value of its type, also in lists and maps."""
-    if pa.types.is_list(kind):
-        return _needs_validation(kind.value_type)
-    if pa.types.is_map(kind):
-        return _needs_validation(kind.key_type) or _needs_validation(kind.item_type)
+    """Return whether an array may have what is no value of its type, also inside of others."""
+    if pa.types.is_nested(kind):
+        return any(_needs_validation(kind.field(at).type) for at in range(kind.num_fields))
     row = arrow_traits(kind)
     return row is not None and row.needs_validation
 
@@ -128,18 +163,6 @@ def _decoded(chunk: pa.Array) -> pa.Array:
             values = values.cast(pa.binary())
         return values.take(chunk.indices)
     return chunk
-
-
-def _as_map(chunk: pa.Array) -> pa.Array:
-    """Return a list of pairs as a map, the first of each pair as its key."""
-    pair = chunk.type.value_type
-    listed = chunk.cast(pa.list_(pair))
-    keys, values = (pc.struct_field(listed.values, [place]) for place in (0, 1))
-    if keys.null_count:
-        raise pa.ArrowInvalid("a key of a map is null")
-    mask = listed.is_null() if listed.null_count else None
-    offsets = listed.offsets
-    return pa.MapArray.from_arrays(offsets, keys, values, mask=mask)
 
 
 def _shorter_floats(chunk: pa.Array) -> pa.Array:

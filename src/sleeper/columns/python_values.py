@@ -39,6 +39,8 @@ def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
         return _lists(values, classes, want)
     if pa.types.is_map(want):
         return _maps(values, classes, want)
+    if pa.types.is_struct(want):
+        return _structs(values, classes, want)
     traits = traits_of(plain_kind(want))
     assert traits is not None
     for cls in classes:
@@ -93,6 +95,22 @@ def _maps(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -
         raise ValueError("a key of a map is null")
     offsets, mask = _layout(listed)
     return pa.MapArray.from_arrays(offsets, keys, items, type=want, mask=mask)
+
+
+def _structs(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
+    """Convert mappings; a part that is missing is null."""
+    for cls in classes:
+        if not issubclass(cls, Mapping):
+            raise TypeError(f"a {cls.__name__} is not a dict")
+    unknown = {name for value in values if value is not None for name in value} - {*want.names}
+    if unknown:
+        raise ValueError(f"a dict has {[*unknown]}, and its parts are {want.names}")
+    parts = [
+        python_array([None if each is None else each.get(part.name) for each in values], part.type)
+        for part in want.fields
+    ]
+    mask = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(parts, fields=want.fields, mask=mask)
 
 
 def _layout(values: Sequence[Any]) -> tuple[pa.Array, pa.Array | None]:

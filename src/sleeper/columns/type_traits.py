@@ -24,7 +24,7 @@ from sleeper.model.column_types import (
     plain_clock,
     plain_instant,
 )
-from sleeper.model.schema import FieldType, ListType, MapType
+from sleeper.model.schema import FieldType, ListType, MapType, StructType
 
 FromPython = Callable[[Sequence[Any], Collection[type], pa.DataType], pa.Array]
 
@@ -439,16 +439,18 @@ def key_traits_of(arrow: pa.DataType) -> KeyTraits:
 
 
 def arrow_type(kind: FieldType) -> pa.DataType:
-    """Return the Arrow type of a field type; elements of lists and maps are never null."""
+    """Return the Arrow type of a field type; parts of structs may always be null."""
     match kind:
         case Primitive():
             return ARROW_TRAITS[kind].arrow
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
-        case ListType(element):
-            return pa.list_(pa.field("element", arrow_type(element), False))
-        case MapType(key, value):
-            return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), False))
+        case ListType(element, nullable):
+            return pa.list_(pa.field("element", arrow_type(element), nullable))
+        case MapType(key, value, nullable):
+            return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), nullable))
+        case StructType(parts):
+            return pa.struct([pa.field(name, arrow_type(part)) for name, part in parts])
 
 
 def plain_kind(arrow: pa.DataType) -> Primitive | DecimalType:

@@ -18,13 +18,12 @@ from sleeper.columns.exact_cast import castable, exact_cast, is_list, plain_type
 from sleeper.columns.type_traits import arrow_type, fitting_kind, outside_limits
 from sleeper.errors import InputSchemaMismatch, SchemaInvalid
 from sleeper.model.schema import (
-    DecimalType,
     Field,
     FieldType,
     ListType,
     MapType,
-    Primitive,
     Schema,
+    StructType,
     type_to_text,
 )
 
@@ -58,7 +57,8 @@ def from_arrow(
     Keys are in the given order, values in column order; rows are returned with the columns in
     their order here. Small integers, large strings,
     dictionaries and similar types become the narrowest type of ours that fits. A value field is
-    nullable if its Arrow field is; a key never is.
+    nullable if its Arrow field is, and so are elements of lists; a key never is, nor are values of
+    maps, as aggregations of maps need it.
 
     Raises:
         SchemaInvalid: a key is not a column, a column has a type that no field can have, or
@@ -81,17 +81,19 @@ def from_arrow(
     )
 
 
-def _field_type(column: pa.Field) -> FieldType:
-    have = plain_type(column.type)
+def _field_type(column: pa.Field, inner: pa.DataType | None = None) -> FieldType:
+    """Return the type of a column, or of what is inside of its values."""
+    have = plain_type(column.type if inner is None else inner)
     if is_list(have):
-        return ListType(_element_type(column, have.value_type))
+        return ListType(_field_type(column, have.value_type), have.value_field.nullable)
     if pa.types.is_map(have):
-        return MapType(_element_type(column, have.key_type), _element_type(column, have.item_type))
-    return _element_type(column, have)
-
-
-def _element_type(column: pa.Field, given: pa.DataType) -> Primitive | DecimalType:
-    have = plain_type(given)
+        key = _field_type(column, have.key_type)
+        if not isinstance(key, ListType | MapType | StructType):
+            return MapType(key, _field_type(column, have.item_type))
+    if pa.types.is_struct(have) and have.num_fields:
+        return StructType(
+            tuple((part.name, _field_type(column, part.type)) for part in have.fields)
+        )
     kind = fitting_kind(have)
     if kind is not None:
         return kind
@@ -107,11 +109,11 @@ def _advice(have: pa.DataType) -> str:
     if pa.types.is_duration(have):
         return "cast it to int64"
     if pa.types.is_struct(have):
-        return "make a column of each of its fields"
+        return "Parquet keeps no struct without parts; leave it out"
     if pa.types.is_null(have):
         return "it has only nulls; leave it out, or cast it to the type it should have"
-    if is_list(have) or pa.types.is_map(have):
-        return "lists and maps need primitive elements; flatten it, or store it as bytes"
+    if pa.types.is_map(have):
+        return "keys of maps need a primitive type; make a list of structs of it"
     return "cast it to a type of schemas, or leave it out"
 
 
@@ -258,22 +260,24 @@ def _cast(chunk: pa.Array, want: pa.DataType, name: str, origin: str) -> pa.Arra
 
 
 def _check_elements(chunk: pa.Array, name: str, origin: str) -> None:
-    """Raise an error for nulls inside lists and maps."""
-    if pa.types.is_list(chunk.type):
-        held = [chunk.values]
-    elif pa.types.is_map(chunk.type):
-        held = [chunk.keys, chunk.items]
-    else:
+    """Raise an error for nulls inside lists and maps that may have none, at any depth."""
+    if not pa.types.is_nested(chunk.type):
         return
-    if not any(values.null_count for values in held) or not len(chunk):
+    if pa.types.is_struct(chunk.type):
+        for part in chunk.flatten():
+            _check_elements(part, name, origin)
         return
     first, last = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
-    nulls = sum(values.slice(first, last - first).null_count for values in held)
-    if nulls:
+    is_map = pa.types.is_map(chunk.type)
+    held = chunk.type.item_field if is_map else chunk.type.value_field
+    values = (chunk.items if is_map else chunk.values).slice(first, last - first)
+    if values.null_count and not held.nullable:
         raise InputSchemaMismatch(
-            f"column {name!r} of {origin} has {nulls:,} nulls inside its lists or maps, which "
-            "are not allowed; drop them, or replace them by a value"
+            f"column {name!r} of {origin} has {values.null_count:,} nulls inside its lists or "
+            "maps, which are not allowed; drop them, replace them by a value, or declare a table "
+            f"whose {'MapType' if is_map else 'ListType'} has nullable=True"
         )
+    _check_elements(values, name, origin)
 
 
 def _check_nulls(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
@@ -302,16 +306,27 @@ def columns_with_statistics(arrow_schema: pa.Schema) -> list[str] | bool:
     (docs/decisions, 0034).
 
     Numbers inside lists and maps have statistics: engines take no value from them, and the page
-    index of a list counts its values only if it has statistics.
+    index of a list counts its values only if it has statistics. Engines do use those of parts of
+    structs, so such a part has none if it is a floating-point number.
     """
-    kept = [field for field in arrow_schema if not pa.types.is_floating(field.type)]
-    return [path for field in kept for path in parquet_paths(field)] or False
+    return [path for field in arrow_schema for path in _paths(field, of_floats=False)] or False
 
 
 def parquet_paths(field: pa.Field) -> list[str]:
     """Return the Parquet paths of the columns that pyarrow makes from a field."""
-    if pa.types.is_list(field.type):
-        return [f"{field.name}.list.element"]
-    if pa.types.is_map(field.type):
-        return [f"{field.name}.key_value.key", f"{field.name}.key_value.value"]
-    return [field.name]
+    return _paths(field, of_floats=True)
+
+
+def _paths(field: pa.Field, *, of_floats: bool) -> list[str]:
+    """Return the paths of columns below a field; those of floats in no list only if wanted."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        inside = [path for part in kind.fields for path in _paths(part, of_floats=of_floats)]
+    elif pa.types.is_list(kind):
+        inside = [f"list.{path}" for path in parquet_paths(kind.value_field.with_name("element"))]
+    elif pa.types.is_map(kind):
+        parts = kind.key_field.with_name("key"), kind.item_field.with_name("value")
+        inside = [f"key_value.{path}" for part in parts for path in parquet_paths(part)]
+    else:
+        return [field.name] if of_floats or not pa.types.is_floating(kind) else []
+    return [f"{field.name}.{path}" for path in inside]

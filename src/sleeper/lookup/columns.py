@@ -160,6 +160,12 @@ def as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(
             wanted, len(array), array.buffers()[:2], offset=array.offset, children=[entries]
         )
+    if types.is_struct(wanted) and types.is_struct(array.type):
+        if array.type.names != wanted.names:
+            raise ValueError(f"its type is {array.type}, but the table's schema says {wanted}")
+        children = [as_type(array.field(at), part.type) for at, part in enumerate(wanted.fields)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=wanted.fields, mask=mask)
     if not _may_cast(array.type, wanted):
         raise ValueError(f"its type is {array.type}, but the table's schema says {wanted}")
     return array.cast(wanted)

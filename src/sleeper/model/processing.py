@@ -317,8 +317,10 @@ def _check_operation(aggregation: Aggregation, field: Field) -> None:
         fits = traits is not None and traits.counts
         wanted = "an IntType or a LongType, which becomes the number"
     elif isinstance(kind, MapType):
-        fits = operation.startswith("map_") and _is_number(kind.value)
-        wanted = "map_sum, map_min or map_max, and numbers as the map's values"
+        fits = operation.startswith("map_") and _is_number(kind.value) and not kind.nullable
+        wanted = (
+            "map_sum, map_min or map_max, and numbers as the map's values, which may not be null"
+        )
     elif operation == "sum":
         fits = _is_number(kind)
         wanted = "a number"

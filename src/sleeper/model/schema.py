@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as stored
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sleeper.errors import SchemaInvalid
 from sleeper.html.markup import Markup, element, grid, joined
@@ -30,6 +30,7 @@ __all__ = [
     "MapType",
     "Primitive",
     "Schema",
+    "StructType",
     "plain_kinds",
     "type_from_json",
     "type_to_json",
@@ -39,20 +40,74 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ListType(NotebookHtml):
-    """A list of one primitive or decimal type. Elements are not null."""
+    """A list of values of any one type.
 
-    element: Primitive | DecimalType
+    Attributes:
+        element: The type of its elements.
+        nullable: True if elements may be null.
+    """
+
+    element: FieldType
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MapType(NotebookHtml):
-    """A map between two primitive or decimal types. Keys and values are not null."""
+    """A map from keys of a primitive or decimal type to values of any one type.
+
+    Attributes:
+        key: The type of its keys, which are never null.
+        value: The type of its values.
+        nullable: True if values may be null.
+    """
 
     key: Primitive | DecimalType
-    value: Primitive | DecimalType
+    value: FieldType
+    nullable: bool = False
 
 
-FieldType = Primitive | DecimalType | ListType | MapType
+@dataclass(frozen=True, slots=True)
+class StructType(NotebookHtml):
+    """Values with several named parts, each of a type of its own. Any part may be null.
+
+    Attributes:
+        parts: The name and type of each part, in order; at least one.
+
+    Raises:
+        SchemaInvalid: there are no parts, or a name is empty, not allowed, or used twice.
+    """
+
+    parts: tuple[tuple[str, FieldType], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple((name, kind) for name, kind in self.parts))
+        if not self.parts:
+            raise SchemaInvalid(
+                "a StructType needs a part at least: Parquet cannot keep an empty one"
+            )
+        for name, _ in self.parts:
+            _check_name(name)
+        repeated = sorted(n for n, count in Counter(n for n, _ in self.parts).items() if count > 1)
+        if repeated:
+            raise SchemaInvalid(f"a StructType has more than one part named {repeated}")
+
+
+FieldType = Primitive | DecimalType | ListType | MapType | StructType
+
+LEVELS_MAX: Final = 16
+"""How many levels a type may have: libraries go through them by recursion."""
+
+
+def _depth(kind: object) -> int:
+    """Return the number of levels of a type: 1 for a primitive type."""
+    match kind:
+        case ListType(element):
+            return 1 + _depth(element)
+        case MapType(_, value):
+            return 1 + _depth(value)
+        case StructType(parts):
+            return 1 + max(_depth(part) for _, part in parts)
+    return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +125,24 @@ class Field(NotebookHtml):
     nullable: bool = False
 
     def __post_init__(self) -> None:
-        if not self.name or type(self.name) is not str:
-            raise SchemaInvalid(f"a field needs a name, not {self.name!r}")
-        if any("\ud800" <= each <= "\udfff" for each in self.name):
-            raise SchemaInvalid(f"the field name {self.name!r} is not valid Unicode")
-        if "\0" in self.name:
+        _check_name(self.name)
+        if _depth(self.type) > LEVELS_MAX:
             raise SchemaInvalid(
-                f"the field name {self.name!r} has a NUL character, which libraries of Arrow "
-                "cannot pass on: leave it out"
+                f"field {self.name!r} has types inside of types at more than {LEVELS_MAX} levels"
             )
+
+
+def _check_name(name: str) -> None:
+    """Raise SchemaInvalid for a name that a field, or a part of a struct, cannot have."""
+    if not name or type(name) is not str:
+        raise SchemaInvalid(f"a field needs a name, not {name!r}")
+    if any("\ud800" <= each <= "\udfff" for each in name):
+        raise SchemaInvalid(f"the field name {name!r} is not valid Unicode")
+    if "\0" in name:
+        raise SchemaInvalid(
+            f"the field name {name!r} has a NUL character, which libraries of Arrow "
+            "cannot pass on: leave it out"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +216,7 @@ class Schema(NotebookHtml):
         """
         try:
             document = text if isinstance(text, Mapping) else json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SchemaInvalid(f"the schema is not JSON: {error}") from None
         if not isinstance(document, Mapping):
             raise SchemaInvalid("the schema must be a JSON object with rowKeyFields")
@@ -208,7 +272,7 @@ def _checked_order(columns: Iterable[str], names: tuple[str, ...]) -> tuple[str,
 
 def _check_keys(kind: str, fields: Iterable[Field]) -> None:
     for field in fields:
-        if isinstance(field.type, ListType | MapType):
+        if isinstance(field.type, ListType | MapType | StructType):
             raise SchemaInvalid(f"{kind} key fields must have a primitive type: {field.name!r}")
         if field.type not in KEY_TYPES:
             allowed = ", ".join(kind.value for kind in KEY_TYPES)
@@ -252,31 +316,37 @@ def _read_order(document: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(places, key=places.__getitem__))
 
 
-def type_from_json(value: object) -> FieldType:
-    """Read one type of schema JSON.
+def type_from_json(value: object, *, levels: int = LEVELS_MAX) -> FieldType:
+    """Read one type of schema JSON, of so many levels of types inside of types at most.
 
     Raises:
-        SchemaInvalid: the type is unknown (rule SCH-6), or nested where that is not allowed.
+        SchemaInvalid: the type is unknown (rule SCH-6), or the key of a map is nested.
     """
+    if not levels:
+        raise SchemaInvalid(f"a type has types inside of types at more than {LEVELS_MAX} levels")
     match value:
         case str() if value in Primitive._value2member_map_:
             return Primitive(value)
         case {"ListType": {"elementType": element}}:
-            return ListType(_element(element))
+            return ListType(*_item_from_json(element, levels - 1))
         case {"MapType": {"keyType": key, "valueType": item}}:
-            return MapType(_element(key), _element(item))
+            return MapType(_map_key(key), *_item_from_json(item, levels - 1))
+        case {"StructType": {"fields": [*parts]}}:
+            return StructType(tuple(_part_from_json(part, levels - 1) for part in parts))
         case {"DecimalType": {"precision": int() as precision, "scale": int() as scale}}:
             return DecimalType(precision, scale)
     raise SchemaInvalid(f"Unknown type {json.dumps(value, default=repr)}")
 
 
 def plain_kinds(kind: FieldType) -> tuple[Primitive | DecimalType, ...]:
-    """Return a type itself, or the types of what is in a list or a map."""
+    """Return a type itself, or the types of what is in a list, a map or a struct, at any depth."""
     match kind:
         case ListType(element):
-            return (element,)
+            return plain_kinds(element)
         case MapType(key, value):
-            return (key, value)
+            return (key, *plain_kinds(value))
+        case StructType(parts):
+            return tuple(plain for _, part in parts for plain in plain_kinds(part))
         case Primitive() | DecimalType():
             return (kind,)
 
@@ -286,10 +356,14 @@ def type_to_json(kind: FieldType) -> str | dict[str, Any]:
     match kind:
         case Primitive():
             return kind.value
-        case ListType(element):
-            return {"ListType": {"elementType": type_to_json(element)}}
-        case MapType(key, value):
-            return {"MapType": {"keyType": type_to_json(key), "valueType": type_to_json(value)}}
+        case ListType(element, nullable):
+            return {"ListType": {"elementType": _item_to_json(element, nullable)}}
+        case MapType(key, value, nullable):
+            item = _item_to_json(value, nullable)
+            return {"MapType": {"keyType": type_to_json(key), "valueType": item}}
+        case StructType(parts):
+            fields = [{"name": name, "type": type_to_json(part)} for name, part in parts]
+            return {"StructType": {"fields": fields}}
         case DecimalType(precision, scale):
             return {"DecimalType": {"precision": precision, "scale": scale}}
 
@@ -299,19 +373,47 @@ def type_to_text(kind: FieldType) -> str:
     match kind:
         case Primitive():
             return kind.value
-        case ListType(element):
-            return f"ListType({type_to_text(element)})"
-        case MapType(key, value):
-            return f"MapType({type_to_text(key)}, {type_to_text(value)})"
+        case ListType(element, nullable):
+            return f"ListType({type_to_text(element)}{_OR_NULL if nullable else ''})"
+        case MapType(key, value, nullable):
+            item = type_to_text(value) + (_OR_NULL if nullable else "")
+            return f"MapType({type_to_text(key)}, {item})"
+        case StructType(parts):
+            return f"StructType({', '.join(f'{n} {type_to_text(part)}' for n, part in parts)})"
         case DecimalType(precision, scale):
             return f"DecimalType({precision}, {scale})"
 
 
-def _element(value: object) -> Primitive | DecimalType:
+_OR_NULL = " or null"
+_NULLABLE = "NullableType"
+"""Stands around the type of what a list or map has, if it may be null. It is no entry beside the
+type, which upstream's readers, and earlier versions of ours, would not look at: they refuse it."""
+
+
+def _item_from_json(value: object, levels: int) -> tuple[FieldType, bool]:
+    """Return the type of what a list or map has, and whether it may be null."""
+    match value:
+        case {"NullableType": kind}:
+            return type_from_json(kind, levels=levels), True
+    return type_from_json(value, levels=levels), False
+
+
+def _item_to_json(kind: FieldType, nullable: bool) -> str | dict[str, Any]:  # noqa: FBT001 - see above
+    return {_NULLABLE: type_to_json(kind)} if nullable else type_to_json(kind)
+
+
+def _map_key(value: object) -> Primitive | DecimalType:
     kind = type_from_json(value)
-    if isinstance(kind, ListType | MapType):
-        raise SchemaInvalid(f"lists and maps hold primitive types only, not {type_to_text(kind)}")
+    if not isinstance(kind, Primitive | DecimalType):
+        raise SchemaInvalid(f"keys of maps have a primitive type, not {type_to_text(kind)}")
     return kind
+
+
+def _part_from_json(entry: object, levels: int) -> tuple[str, FieldType]:
+    match entry:
+        case {"name": str() as name, "type": kind}:
+            return name, type_from_json(kind, levels=levels)
+    raise SchemaInvalid(f"each field of a StructType needs a name and a type, unlike {entry!r}")
 
 
 def _field_to_json(field: Field, places: Mapping[str, int]) -> dict[str, Any]:

@@ -11,7 +11,15 @@ import pytest
 
 from sleeper.engine.arrow_schema import conform, from_arrow, split_null_keys, to_arrow
 from sleeper.errors import InputSchemaMismatch, SchemaInvalid
-from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
+from sleeper.model.schema import (
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    Primitive,
+    Schema,
+    StructType,
+)
 
 EVERY_TYPE = Schema(
     row_keys=(Field("long", Primitive.LONG), Field("text", Primitive.STRING)),
@@ -110,8 +118,15 @@ class TestFromArrow:
             (pa.time32("ms"), Primitive.TIME),
             (pa.time64("ns"), Primitive.TIME),
             (pa.decimal256(38, 3), DecimalType(38, 3)),
-            (pa.large_list(pa.int16()), ListType(Primitive.INT)),
-            (pa.list_(pa.float64(), 3), ListType(Primitive.DOUBLE)),
+            (pa.large_list(pa.int16()), ListType(Primitive.INT, nullable=True)),
+            (pa.list_(pa.field("of", pa.int8(), False)), ListType(Primitive.INT)),
+            (pa.list_(pa.float64(), 3), ListType(Primitive.DOUBLE, nullable=True)),
+            (
+                pa.list_(pa.struct([("x", pa.large_list(pa.date64()))])),
+                ListType(
+                    StructType((("x", ListType(Primitive.DATE, nullable=True)),)), nullable=True
+                ),
+            ),
             (pa.map_(pa.large_string(), pa.int8()), MapType(Primitive.STRING, Primitive.INT)),
         ],
         ids=str,
@@ -127,9 +142,10 @@ class TestFromArrow:
         [
             (pa.uint64(), "int64"),
             (pa.duration("s"), "int64"),
-            (pa.struct([("x", pa.int32())]), "column of each of its fields"),
+            (pa.struct([]), "without parts"),
+            (pa.list_(pa.struct([])), "without parts"),
             (pa.null(), "only nulls"),
-            (pa.list_(pa.list_(pa.int32())), "primitive elements"),
+            (pa.map_(pa.list_(pa.int32()), pa.int32()), "keys of maps"),
             (pa.decimal256(50, 2), "cast it"),
         ],
         ids=str,

@@ -17,6 +17,7 @@ from sleeper.model.schema import (
     MapType,
     Primitive,
     Schema,
+    StructType,
     type_from_json,
     type_to_json,
     type_to_text,
@@ -148,6 +149,11 @@ class TestSchema:
             DecimalType(precision, scale)
 
 
+_LIST = {"ListType": {"elementType": "IntType"}}
+_DECIMALS = {"ListType": {"elementType": {"DecimalType": {"precision": 3, "scale": 1}}}}
+_MAP = {"keyType": "StringType", "valueType": {"NullableType": _DECIMALS}}
+
+
 class TestSchemaJson:
     """Upstream's schema.json, with a few types more (rule FMT-3)."""
 
@@ -251,12 +257,59 @@ class TestSchemaJson:
 
         assert str(refused.value) == f"Unknown type {json.dumps(kind)}"
 
-    def test_lists_and_maps_hold_no_lists_or_maps(self):
-        """No nesting (SCH-2)."""
-        of_lists = {"ListType": {"elementType": {"ListType": {"elementType": "IntType"}}}}
+    def test_lists_maps_and_structs_hold_others(self):
+        """At any depth but in keys of maps; what may be null is told by the type around it."""
+        parts = {"fields": [{"name": "of x", "type": {"MapType": _MAP}}]}
+        nested = {"ListType": {"elementType": {"NullableType": {"StructType": parts}}}}
 
-        with pytest.raises(SchemaInvalid, match=r"not ListType\(IntType\)"):
-            type_from_json(of_lists)
+        found = type_from_json(nested)
+
+        of_x = MapType(Primitive.STRING, ListType(DecimalType(3, 1)), nullable=True)
+        assert found == ListType(StructType((("of x", of_x),)), nullable=True)
+        assert type_to_json(found) == nested
+        assert type_to_text(found) == (
+            "ListType(StructType(of x MapType(StringType, ListType(DecimalType(3, 1)) or null))"
+            " or null)"
+        )
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"NullableType": "IntType"}, "Unknown type"),
+            ({"StructType": {"fields": []}}, "a part at least"),
+            ({"StructType": {"fields": [{"name": "", "type": "IntType"}]}}, "needs a name"),
+            ({"StructType": {"fields": [{"name": "a"}]}}, "needs a name and a type"),
+            ({"StructType": {"fields": [{"name": "a", "type": "IntType"}] * 2}}, r"named \['a'\]"),
+            ({"MapType": {"keyType": {"MapType": {}}, "valueType": "IntType"}}, "Unknown type"),
+            (
+                {"MapType": {"keyType": _LIST, "valueType": "IntType"}},
+                r"primitive type, not ListType\(IntType\)",
+            ),
+        ],
+        ids=str,
+    )
+    def test_nested_types_have_a_form(self, wrong, message):
+        """Structs have parts with names, and keys of maps are primitive (SCH-2)."""
+        with pytest.raises(SchemaInvalid, match=message):
+            type_from_json(wrong)
+
+    def test_types_have_sixteen_levels_at_most(self):
+        """Libraries go through them by recursion; a hostile schema is refused before."""
+        kind, json_of_kind = Primitive.INT, "IntType"
+        for _ in range(15):
+            kind, json_of_kind = ListType(kind), {"ListType": {"elementType": json_of_kind}}
+        deeper = {"ListType": {"elementType": json_of_kind}}
+
+        assert Field("fits", kind).type == type_from_json(json_of_kind)
+        with pytest.raises(SchemaInvalid, match="more than 16 levels"):
+            Field("deep", ListType(kind))
+        with pytest.raises(SchemaInvalid, match="more than 16 levels"):
+            type_from_json(deeper)
+        endless = (
+            '{"rowKeyFields": [{"name": "a", "type": ' + '{"ListType": {"elementType": ' * 99_999
+        )
+        with pytest.raises(SchemaInvalid):
+            Schema.from_json(endless)
 
     @pytest.mark.parametrize(
         ("text", "message"),

@@ -19,8 +19,8 @@ BUGS = (
         name="floats-with-limits",
         breaks="Files say between which values a column with NaN lies.",
         module="engine/arrow_schema.py",
-        right="if not pa.types.is_floating(field.type)]",
-        wrong="if not pa.types.is_float32(field.type)]",
+        right="if of_floats or not pa.types.is_floating(kind)",
+        wrong="if of_floats or not pa.types.is_float32(kind)",
         tests=NUMBERS,
     ),
 )

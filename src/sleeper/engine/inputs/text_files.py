@@ -91,6 +91,8 @@ class TextFiles:
     def check(self, *, ignore_extra_columns: bool) -> None:
         """Read the beginning of every file, and compare its columns with the table's."""
         for path in self.files:
+            if _kind(path) == "json":
+                _refuse_inner_maps(path, self._arrow_schema)
             names = self._names[path] = self._columns_of(path)
             if _kind(path) == "csv":
                 refuse_other_separator(path, names, self._arrow_schema.names, self._csv)
@@ -202,6 +204,27 @@ def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
 
 def _kind(path: str) -> TextKind:
     return text_kind(path) or "csv"
+
+
+def _refuse_inner_maps(path: str, fields: Iterable[pa.Field]) -> None:
+    """Refuse JSON lines for fields with maps inside of other values, whose objects are not found.
+
+    Raises:
+        InputSchemaMismatch: there is such a field.
+    """
+    for field in fields:
+        if any(_has_map(field.type.field(at).type) for at in range(field.type.num_fields)):
+            _refuse(
+                path,
+                f"field {field.name!r} has maps inside of {field.type}, which are read from Arrow, "
+                "Parquet, DataFrames and dicts alone",
+                misfit=True,
+            )
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    parts = (kind.field(at).type for at in range(kind.num_fields))
+    return bool(pa.types.is_map(kind)) or any(map(_has_map, parts))
 
 
 def _maps(fields: Iterable[pa.Field]) -> list[str]:

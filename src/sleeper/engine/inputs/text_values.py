@@ -41,6 +41,8 @@ def json_type(want: pa.DataType) -> pa.DataType:
     is_ = pa.types
     if is_.is_list(want):
         return pa.list_(want.value_field.with_type(json_type(want.value_type)))
+    if is_.is_struct(want):
+        return pa.struct([part.with_type(json_type(part.type)) for part in want.fields])
     if is_.is_map(want):  # as `json_maps` rewrites them
         return pa.list_(pa.struct([("key", pa.string()), ("value", json_type(want.item_type))]))
     if is_.is_binary(want) or is_.is_temporal(want):
@@ -71,12 +73,7 @@ def exact_values(column: pa.Array, want: pa.DataType) -> pa.Array:
         MisfitText: a value does not fit.
     """
     if pa.types.is_nested(want) and column.type != want:
-        plain = pa.concat_arrays([column]) if column.offset else column
-        try:
-            return _nested(plain, want)
-        except MisfitText as misfit:  # its place is among the values
-            row = int(np.searchsorted(plain.offsets.to_numpy(), misfit.place, "right")) - 1
-            raise MisfitText(row, misfit.reason) from None
+        return _nested(pa.concat_arrays([column]) if column.offset else column, want)
     try:
         return _converted(column, want)
     except (pa.ArrowInvalid, ValueError) as error:
@@ -97,17 +94,25 @@ class MisfitText(Exception):
 
 
 def _nested(column: pa.Array, want: pa.DataType) -> pa.Array:
-    """Return lists, or maps that were read as lists of entries, as type `want`."""
+    """Return structs, lists, or maps that were read as lists of entries, as type `want`."""
     mask = column.is_null() if column.null_count else None
-    if pa.types.is_list(want):
-        values = exact_values(column.values, want.value_type)
-        return pa.ListArray.from_arrays(column.offsets, values, type=want, mask=mask)
-    keys, values = column.values.field("key"), column.values.field("value")
-    for part, allowed in ((keys, False), (values, want.item_field.nullable)):
-        if part.null_count and not allowed:
-            raise MisfitText(pc.index(part.is_null(), True).as_py(), "a map has a null")
-    entries = exact_values(keys, want.key_type), exact_values(values, want.item_type)
-    return pa.MapArray.from_arrays(column.offsets, *entries, type=want, mask=mask)
+    if pa.types.is_struct(want):
+        given = zip(column.flatten(), want.fields, strict=True)
+        parts = [exact_values(values, part.type) for values, part in given]
+        return pa.StructArray.from_arrays(parts, fields=want.fields, mask=mask)
+    try:
+        if pa.types.is_list(want):
+            values = exact_values(column.values, want.value_type)
+            return pa.ListArray.from_arrays(column.offsets, values, type=want, mask=mask)
+        keys, values = column.values.field("key"), column.values.field("value")
+        for part, allowed in ((keys, False), (values, want.item_field.nullable)):
+            if part.null_count and not allowed:
+                raise MisfitText(pc.index(part.is_null(), True).as_py(), "a map has a null")
+        entries = exact_values(keys, want.key_type), exact_values(values, want.item_type)
+        return pa.MapArray.from_arrays(column.offsets, *entries, type=want, mask=mask)
+    except MisfitText as misfit:  # its place is among the values
+        row = int(np.searchsorted(column.offsets.to_numpy(), misfit.place, "right")) - 1
+        raise MisfitText(row, misfit.reason) from None
 
 
 def _converted(column: pa.Array, want: pa.DataType) -> pa.Array:

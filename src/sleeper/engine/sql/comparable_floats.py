@@ -108,7 +108,7 @@ class ComparableRead:
 
 
 def comparable(array: pa.Array) -> pa.Array:
-    """Return an array whose zeros have no sign, and whose NaN is one; also inside lists and maps.
+    """Return an array whose zeros have no sign, and whose NaN is one; also inside others.
 
     >>> comparable(pa.array([-0.0, 1.5])).to_pylist()
     [0.0, 1.5]
@@ -119,14 +119,18 @@ def comparable(array: pa.Array) -> pa.Array:
         return pc.if_else(pc.is_nan(array), pa.scalar(math.nan, kind), without_sign)
     if not _has_floats(kind):
         return array
+    if pa.types.is_struct(kind):
+        parts = [comparable(array.field(at)) for at in range(kind.num_fields)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=kind.fields, mask=mask)
     # A batch may be a slice of a large one: only its own values are taken.
     start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
     places = pc.subtract(array.offsets, start)
     mask = array.is_null() if array.null_count else None
     values = array.values.slice(start, end - start)
     if pa.types.is_map(kind):
-        parts = values.field(0), comparable(values.field(1))
-        return pa.MapArray.from_arrays(places, *parts, type=kind, mask=mask)
+        keys, items = values.field(0), comparable(values.field(1))
+        return pa.MapArray.from_arrays(places, keys, items, type=kind, mask=mask)
     return pa.ListArray.from_arrays(places, comparable(values), type=kind, mask=mask)
 
 
@@ -147,4 +151,6 @@ def _has_floats(kind: pa.DataType) -> bool:
         return _has_floats(kind.value_type)
     if pa.types.is_map(kind):
         return _has_floats(kind.item_type)
+    if pa.types.is_struct(kind):
+        return any(_has_floats(part.type) for part in kind.fields)
     return bool(pa.types.is_floating(kind))

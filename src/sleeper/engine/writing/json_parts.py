@@ -93,6 +93,8 @@ def _has_no_number(column: pa.Array) -> bool:
     kind = column.type
     if pa.types.is_floating(kind):
         return pc.any(pc.invert(pc.is_finite(column))).as_py() is True
+    if pa.types.is_struct(kind):
+        return any(map(_has_no_number, column.flatten()))
     if pa.types.is_map(kind):
         return _has_no_number(column.keys) or _has_no_number(column.items)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -13,7 +13,7 @@ from errno import ENOSPC, EROFS
 from io import BytesIO
 from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Literal, get_args
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.csv
@@ -243,7 +243,7 @@ def _csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream)
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise QueryInvalid(
-            f"CSV cannot contain the lists and maps of {', '.join(nested)}: "
+            f"CSV cannot contain the lists, maps and structs of {', '.join(nested)}: "
             "write json, arrow or parquet, or leave these columns out"
         )
     text = pa.schema([_text_field(field) for field in schema])
@@ -311,11 +311,33 @@ def _json_ready(value: pl.Expr, kind: object) -> pl.Expr:
             entry = pl.element().struct
             entries = value.map.entries().list.eval(
                 pl.struct(
-                    _json_ready(entry.field("key"), key).cast(pl.String),
-                    _json_ready(entry.field("value"), item),
+                    _json_ready(entry.field("key"), key).cast(pl.String).alias("key"),
+                    _json_ready(entry.field("value"), item).alias("value"),
                 )
             )
-            is_bytes = isinstance(item, pl.Binary)
-            return entries.cast(pl.Map(pl.String, pl.String if is_bytes else item))
+            return entries.cast(pl.Map(pl.String, _json_kind(item)))
+        case pl.Struct(fields=parts) if _json_kind(kind) != kind:
+            ready = [
+                _json_ready(value.struct.field(part.name), part.dtype).alias(part.name)
+                for part in parts
+            ]
+            return pl.when(value.is_not_null()).then(pl.struct(ready))
         case _:
             return value
+
+
+def _json_kind(kind: Any) -> Any:
+    """Return the type of polars that `_json_ready` gives to values of a type."""
+    import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
+    match kind:
+        case pl.Binary():
+            return pl.String()
+        case pl.List(inner=inner):
+            return pl.List(_json_kind(inner))
+        case pl.Map(key=_, value=item):
+            return pl.Map(pl.String, _json_kind(item))
+        case pl.Struct(fields=parts):
+            return pl.Struct([pl.Field(part.name, _json_kind(part.dtype)) for part in parts])
+        case _:
+            return kind

@@ -148,13 +148,13 @@ def _document(rows: Rows, limits: RequestLimits) -> bytes:
 
 
 def _check_flat(rows: Rows) -> None:
-    """Refuse lists and maps for CSV, before the answer begins.
+    """Refuse lists, maps and structs for CSV, before the answer begins.
 
     Raises:
         QueryInvalid: there are some.
     """
     if any(pa.types.is_nested(field.type) for field in rows.schema):
-        raise QueryInvalid("CSV cannot contain lists and maps: leave these columns out")
+        raise QueryInvalid("CSV cannot contain lists, maps and structs: leave these columns out")
 
 
 def _write(rows: Rows, file: Any, form: AnswerFormat) -> None:

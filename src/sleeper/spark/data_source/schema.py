@@ -18,6 +18,7 @@ from sleeper.model.schema import (
     MapType,
     Primitive,
     Schema,
+    StructType,
     plain_kinds,
 )
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 def to_spark_schema(schema: Schema, columns: Sequence[str] | None = None) -> T.StructType:
     """Return the Spark schema of a table's rows, or of some of their columns, in that order.
 
-    Keys are never null, values only where the schema says so, nor is anything in lists and maps.
+    Keys are never null; values, and what is in lists and maps, only where the schema says so.
 
     Raises:
         QueryInvalid: a column is unknown or named twice.
@@ -72,10 +73,13 @@ def to_spark_type(kind: FieldType) -> T.DataType:
             return plain
         case DecimalType(precision, scale):
             return T.DecimalType(precision, scale)
-        case ListType(element):
-            return T.ArrayType(to_spark_type(element), containsNull=False)
-        case MapType(key, value):
-            return T.MapType(to_spark_type(key), to_spark_type(value), valueContainsNull=False)
+        case ListType(element, nullable):
+            return T.ArrayType(to_spark_type(element), containsNull=nullable)
+        case MapType(key, value, nullable):
+            item = to_spark_type(value)
+            return T.MapType(to_spark_type(key), item, valueContainsNull=nullable)
+        case StructType(parts):
+            return T.StructType([T.StructField(n, to_spark_type(part)) for n, part in parts])
 
 
 def checked_spark_schema(given: T.StructType, schema: Schema) -> pa.Schema:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from sleeper.errors import BadRequest
 from sleeper.model.column_types import traits_of
-from sleeper.model.schema import FieldType, ListType, MapType
+from sleeper.model.schema import FieldType, plain_kinds
 from sleeper.ports.ids import given_job_id
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.writer import (
@@ -70,18 +70,13 @@ class TableStreamWriter(DataSourceStreamWriter):
 
 
 def _holds_instants(kind: FieldType) -> bool:
-    match kind:
-        case ListType(element):
-            return _holds_instants(element)
-        case MapType(key, value):
-            return _holds_instants(key) or _holds_instants(value)
-    traits = traits_of(kind)
-    return traits is not None and traits.is_instant
+    found = map(traits_of, plain_kinds(kind))
+    return any(traits is not None and traits.is_instant for traits in found)
 
 
 def _as_dict(row: Any, instants: Sequence[str]) -> dict[str, Any]:
     """Return a row of Spark as a dict. Spark gives instants in the worker's local time zone."""
-    values: dict[str, Any] = row.asDict()
+    values: dict[str, Any] = row.asDict(recursive=True)
     for name in instants:
         if name in values:
             values[name] = _in_utc(values[name])

@@ -100,6 +100,8 @@ def _is_plain(kind: pa.DataType) -> bool:
         return _is_plain(kind.value_type)
     if pa.types.is_map(kind):
         return _is_plain(kind.key_type) and _is_plain(kind.item_type)
+    if pa.types.is_struct(kind):
+        return bool(kind.num_fields) and all(_is_plain(part.type) for part in kind.fields)
     if pa.types.is_fixed_size_binary(kind):
         return bool(kind.byte_width)
     return (
