@@ -45,6 +45,10 @@ VARYING = [
 ]
 
 
+USER = {"SLEEPER_USER": "ann@laptop"}
+"""Who runs what a page shows."""
+
+
 class RunFailed(Exception):
     """A block that must work did not. The message holds the command and its output."""
 
@@ -80,6 +84,7 @@ class Session:
     def run_python(self, code: str) -> str:
         """Run one block in this process; return what it printed."""
         printed = io.StringIO()
+        os.environ |= USER
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(printed):
             exec(compile(code, "<page>", "exec"), self.names)
         return self.shown(printed.getvalue())
@@ -93,7 +98,9 @@ def terminal() -> dict[str, str]:
     """A plain terminal of 100 columns that finds this environment's programs first."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SLEEPER_")}
-    return kept | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
+    return (
+        kept | USER | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
+    )
 
 
 def run_page(text: str) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # see __getattr__
     from sleeper.html.progress import progress_bar
     from sleeper.instance.instance import Instance, create_instance
     from sleeper.interfaces.connection import connect
+    from sleeper.model.authors import committing
     from sleeper.model.csv_options import CsvOptions
     from sleeper.model.schema import (
         DecimalType,
@@ -64,6 +65,7 @@ __all__ = [
     "StorageFailed",
     "StructType",
     "Table",
+    "committing",
     "connect",
     "create_instance",
     "progress_bar",
@@ -83,6 +85,7 @@ _LOADED_AT_FIRST_USE = {
     "Schema": "sleeper.model.schema",
     "StructType": "sleeper.model.schema",
     "Table": "sleeper.tables.table",
+    "committing": "sleeper.model.authors",
     "connect": "sleeper.interfaces.connection",
     "create_instance": "sleeper.instance.instance",
     "progress_bar": "sleeper.html.progress",

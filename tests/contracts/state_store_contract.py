@@ -44,6 +44,7 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
     SweepOrphans,
 )
+from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
@@ -117,6 +118,7 @@ EVERY_KIND = (
     MergePartitions(parent_id="L", child_ids=("LL", "LR")),
     SweepOrphans(before=NOON - timedelta(days=3)),
     SetSchema(schema_id=2, schema=SCHEMA),
+    SetFormat(format=2),
     ClearFiles(),
     InitialisePartitions(partitions=()),
 )

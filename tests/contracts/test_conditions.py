@@ -105,6 +105,32 @@ def test_broken_connections_are_tried_again(objects, proxy, kind):
     assert proxy.seen.injected[kind] > 4
 
 
+def test_requests_that_the_client_gave_up_are_tried_again(objects):
+    """Given a client that gives up its first three requests, then the trial goes on after each."""
+    failing = GivenUp(objects, times=3)
+
+    check_conditions(failing, new_id, clock())
+
+    assert failing.left == 0
+
+
+class GivenUp:
+    """Objects whose first creations fail, as a client does that has tried often enough."""
+
+    def __init__(self, objects, times):
+        self._objects = objects
+        self.left = times
+
+    def __getattr__(self, name):
+        return getattr(self._objects, name)
+
+    def create(self, key, body):
+        if self.left:
+            self.left -= 1
+            raise StorageFailed("the connection broke, and again, and again")
+        return self._objects.create(key, body)
+
+
 @NO_SIGNATURES
 def test_broken_connections_hide_no_broken_condition(objects, proxy):
     """What is sent again may meet its own object, and a second object is still noticed."""

@@ -21,8 +21,8 @@ import pytest
 
 from sleeper.errors import CommitRefused
 from sleeper.state.commit import apply_entry
+from sleeper.state.log_entry import LogEntry, decode_entry, encode_entry
 from sleeper.state.table_state import CommittedJob
-from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,

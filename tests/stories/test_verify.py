@@ -216,6 +216,14 @@ def overlapping_references(table, folder):
     entry(folder, 4).write_text(json.dumps(text))
 
 
+def changed_key(table, folder):
+    """The first key of a file, in the second line of its entry."""
+    table.upgrade()
+    table.ingest(rows(4711, 4712))
+    path = entry(folder, table.state().number)
+    path.write_bytes(path.read_bytes().replace(b"[4711,", b"[4710,"))
+
+
 def no_log(table, folder):
     shutil.rmtree(folder / "statestore")
 
@@ -243,6 +251,7 @@ DAMAGE = {
     garbled_entry: {"log", "state"},
     entry_over_another: {"log"},
     overlapping_references: {"reference", "row-place"},
+    changed_key: {"chain", "key-limits"},
     no_log: {"index"},
 }
 SEEN_QUICKLY = {

@@ -11,6 +11,7 @@ Only this module reads the clock and makes random ids; they are passed to all ot
 from __future__ import annotations
 
 import os
+import pwd
 import random
 import time
 import uuid
@@ -187,9 +188,23 @@ def process_context(
         clock=clock,
         new_id=new_id,
         host=os.uname().nodename,
+        user=_user(),
         environment=os.environ,
         allow_functions=tuple(allow_functions),
     )
+
+
+def _user() -> str:
+    """Return who runs this process: the user and the machine, unless the environment says who."""
+    if named := os.environ.get("SLEEPER_USER"):
+        return named
+    if function := os.environ.get("AWS_LAMBDA_FUNCTION_NAME"):
+        return f"lambda:{function}"
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container may run as a user without a name
+        name = str(os.geteuid())
+    return f"{name}@{os.uname().nodename}"
 
 
 def removal_of(url: str | os.PathLike[str]) -> Removal:
@@ -421,6 +436,7 @@ class Instance:
         tables: Sequence[str] | None = None,
         *,
         quick: bool = False,
+        chain: bool = False,
         progress: Callable[[str, int, int | None], None] = lambda table, done, total: None,
     ) -> InstanceVerifySummary:
         """Check everything that is stored of tables; change nothing.
@@ -428,6 +444,7 @@ class Instance:
         Args:
             tables: The names of the tables; None for all.
             quick: Read states and the ends of data files only (see `Table.verify`).
+            chain: Read logs only, and name every entry of format 2 that was changed.
             progress: Called with the name of a table, what was checked of it, and of how much.
 
         Returns:
@@ -435,13 +452,14 @@ class Instance:
 
         Raises:
             TableNotFound: a named table does not exist.
+            BadRequest: a table keeps no log, whose chain could be checked.
             StorageFailed: the storage did not answer.
 
         Source: ours; upstream has no such check.
         """
         from sleeper.instance.verify import verify
 
-        return verify(self._context, tables, quick=quick, progress=progress)
+        return verify(self._context, tables, quick=quick, chain=chain, progress=progress)
 
     def _repr_html_(self) -> str:
         """Return the instance's id and URL, and a list of its tables."""

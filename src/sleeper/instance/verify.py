@@ -48,6 +48,7 @@ def verify(
     tables: Sequence[str] | None,
     *,
     quick: bool,
+    chain: bool,
     progress: Callable[[str, int, int | None], None],
 ) -> InstanceVerifySummary:
     """Check everything that is stored of tables; change nothing (`Instance.verify`)."""
@@ -71,7 +72,7 @@ def verify(
             progress(name, done, total)
 
         try:
-            results.append(Table(record, context).verify(quick=quick, progress=report))
+            results.append(Table(record, context).verify(quick=quick, chain=chain, progress=report))
         except TableNotFound:
             if tables is not None:
                 raise

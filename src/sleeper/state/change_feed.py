@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sleeper.errors import VersionNotFound
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.transaction_json import decode_entry
+from sleeper.state.log_entry import decode_entry
 from sleeper.state.transactions.files import AddFiles
 
 

@@ -32,9 +32,9 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.append import CommitWording, NextEntry, append_entry
+from sleeper.state.log_entry import LogEntry, decode_entry, encode_entry, entry_digest
 from sleeper.state.state_store import GroupResult, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.files import AddFiles, fold_added
 from sleeper.state.transactions.schemas import SetSchema
 
@@ -60,6 +60,12 @@ def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
         raise DataDamaged(
             f"the transaction log has no entry {state.number + 1}: after {state.number} comes "
             f"{number}. Restore the missing entries from a copy of the table's state."
+        )
+    if state.digest is not None and entry.prev != state.digest:
+        raise DataDamaged(
+            f"entry {number} of the transaction log was written after another entry "
+            f"{state.number} than the one that is there: one of the two was changed or replaced. "
+            "Restore the table's state from a copy; `sleeper verify --chain` names every one."
         )
     applied = replace(state, number=number, at=entry.at)
     for transactions in _runs(entry.transactions):
@@ -97,8 +103,13 @@ def replay(state: TableState, entries: Iterable[tuple[int, bytes]], schema: Sche
     """
     for number, body in entries:
         entry = decode_entry(body, schema, f"entry {number} of the transaction log")
-        state = apply_entry(state, number, entry)
+        state = _chained(apply_entry(state, number, entry), body)
     return state
+
+
+def _chained(state: TableState, body: bytes) -> TableState:
+    """Return the state after an entry with the digest of it that the next entry names."""
+    return state if state.format == 1 else replace(state, digest=entry_digest(body))
 
 
 def commit_group(
@@ -183,9 +194,15 @@ def _planned(
     applied, accepted, refusals = _apply_each(transactions, following, at)
     if not accepted:
         return NextEntry(following.number, None, GroupResult(known, refusals))
-    entry = LogEntry(entry_id=new_id(), at=at, transactions=(*first, *accepted))
-    body = encode_entry(entry, schema)
-    return NextEntry(following.number, body, GroupResult(applied, refusals))
+    entry = LogEntry(
+        entry_id=new_id(),
+        at=at,
+        transactions=(*first, *accepted),
+        format=max(known.format, applied.format),
+        prev=known.digest,
+    )
+    body = encode_entry(entry, schema, new_id=new_id)
+    return NextEntry(following.number, body, GroupResult(_chained(applied, body), refusals))
 
 
 def _apply_each(

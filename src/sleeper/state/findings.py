@@ -24,6 +24,7 @@ class FindingKind(StrEnum):
     TREE = "tree"
     REFERENCE = "reference"
     LOG = "log"
+    CHAIN = "chain"
     SNAPSHOT = "snapshot"
     STATE = "state"
     INDEX = "index"

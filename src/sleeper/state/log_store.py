@@ -12,20 +12,21 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from threading import Lock
 
-from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.errors import BadRequest, DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.model.authors import author_now
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
 from sleeper.state.commit import commit_group, replay
 from sleeper.state.file_references import FileReferences
 from sleeper.state.kept_versions import files_deleted, first_kept
+from sleeper.state.log_entry import decode_entry
 from sleeper.state.moves import MovedLog, version_left_behind
 from sleeper.state.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates
 from sleeper.state.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transaction_json import decode_entry
 
 _UNSEEN_MAX = timedelta(hours=1)
 _LATELY_S = 10
@@ -71,6 +72,7 @@ class TransactionLogStateStore:
         is_remote: Whether a look costs as much as a lost race: then a commit that comes soon after
             a look is tried without another one.
         note_commit: Called after each commit, and after one that may have been made.
+        user: Who commits, unless a block of `committing` says somebody else.
 
     Attributes:
         log: The table's log. It refuses to read entries from before the state was moved here.
@@ -100,6 +102,7 @@ class TransactionLogStateStore:
         here: StateMove | None = None,
         note_commit: Callable[[], object] = lambda: None,
         is_remote: bool = False,
+        user: str | None = None,
     ) -> None:
         self.log: TransactionLog = log if here is None else MovedLog(log, here)
         self._here = here
@@ -115,6 +118,7 @@ class TransactionLogStateStore:
         self._attempts = attempts
         self._note_commit = note_commit
         self._is_remote = is_remote
+        self._user = user
         self._looked_s = float("-inf")  # when the last look or commit began
         self._rule = snapshot_rule or SnapshotRule()
         self.snapshot_failure: Exception | None = None
@@ -205,6 +209,8 @@ class TransactionLogStateStore:
 
     def commit_group(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Commit transactions that are not refused in one entry; write a snapshot if it is due."""
+        author = author_now(self._user)
+        transactions = [each.signed(author) for each in transactions]
         with self._committing:
             begun_s = self._ticks_s()
             self.state()
@@ -229,6 +235,20 @@ class TransactionLogStateStore:
         """Write a snapshot, which the log's first entry follows (see the interface)."""
         folded = replace(state, files=state.files.folded())
         self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
+
+    def write_snapshot(self) -> None:
+        """Write a snapshot of the newest state, though none may be due."""
+        with self._committing:
+            state = self.refresh()
+            folded = replace(state, files=state.files.folded())
+            self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
+            if state.number not in self.snapshots.numbers():
+                raise BadRequest(
+                    "this table's state store keeps no snapshots, so whoever reads it must know "
+                    "every entry of its log. Move its state to a store that keeps some first "
+                    "(`sleeper table migrate-state`)"
+                )
+            self._snapshot_number, self._changed = state.number, 0
 
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Sweep what killed writers left: the log has every state."""

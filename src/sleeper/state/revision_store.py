@@ -23,10 +23,10 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.append import NextEntry, append_entry
 from sleeper.state.commit import COMMIT_WORDING
+from sleeper.state.log_entry import check_storable
 from sleeper.state.moves import version_left_behind
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import SetSchema
@@ -194,6 +194,9 @@ class RevisionStateStore:
         """Make the first revision (see the interface)."""
         self._revisions.begin(Revision(state, RevisionHistory((self._new_id(),))))
 
+    def write_snapshot(self) -> None:
+        """Do nothing: each revision is whole."""
+
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Sweep old revisions; the history tells when the ones that replaced them were stored."""
         dated = replace(limits, kept_since=self.dates_stored_before(limits.kept_since))
@@ -233,7 +236,8 @@ class RevisionStateStore:
             check_not_moved(known.state, transactions, self._here)
             now = self._storage_time()
             at = known.state.next_entry_time(now)
-            following = replace(known.state, number=known.state.number + 1, at=at)
+            # There are no entries, and so none that the next one could name.
+            following = replace(known.state, number=known.state.number + 1, at=at, digest=None)
             if not known.state.schemas:
                 first = SetSchema(schema_id=known.state.schema_id, schema=self._schema.as_stored())
                 following = first.fold(following, at)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,9 +20,8 @@ from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
-from sleeper.model.tables import StateMove
 from sleeper.state.file_references import FileReferences
-from sleeper.state.table_state import CommittedJobs, JobRecord, TableState
+from sleeper.state.table_state import FORMATS, CommittedJobs, JobRecord, TableState
 from sleeper.state.value_json import (
     RegionJson,
     claims_from_json,
@@ -34,7 +32,6 @@ from sleeper.state.value_json import (
     time_to_json,
 )
 
-FORMAT = 1
 JOBS = "jobs.parquet"
 PARTITIONS = "partitions.parquet"
 FILES = "files.parquet"  # the last part, which completes a snapshot
@@ -47,7 +44,10 @@ _CLAIMS_KEY = b"sleeper.claims"  # JSON; missing if no job with a known owner ha
 _SWEPT_KEY = b"sleeper.swept.before"  # missing if no sweep of orphans has run
 _SCHEMAS_KEY = b"sleeper.schemas"  # JSON, by id; missing in snapshots of older versions
 _MOVED_KEY = b"sleeper.moved"  # JSON; missing if the state was never moved to another store
+_DIGEST_KEY = b"sleeper.entry.digest"  # of the last entry; missing in format 1
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; missing if no leaves were merged
+
+T = TypeVar("T")
 
 _INFLATED_BYTES_MIN, _INFLATED_SHARE_MAX = 64 << 20, 1_000
 
@@ -102,24 +102,29 @@ def encode_part(name: str, state: TableState, schema: Schema) -> bytes:
         at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
         if state.moved is not None:
             at[_MOVED_KEY] = json.dumps(move_to_json(state.moved)).encode()
-        return _to_parquet(_jobs_table(state.jobs), state.number, at)
+        if state.digest is not None:
+            at[_DIGEST_KEY] = state.digest.encode()
+        return _to_parquet(_jobs_table(state.jobs), state, at)
     if name == PARTITIONS:
         merged_into = dict(state.partitions.merged) if state.partitions else {}
         about_tree = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
         schemas = {number: json.loads(each.to_json()) for number, each in state.schemas.items()}
         if schemas:
             about_tree[_SCHEMAS_KEY] = json.dumps(schemas).encode()
-        return _to_parquet(_partitions_table(state.partitions, schema), state.number, about_tree)
+        table = _partitions_table(state.partitions, schema)
+        return _to_parquet(table, state, about_tree, format_number=state.format)
     claimed_by = claims_to_json(state.claims)
     claims = {_CLAIMS_KEY: json.dumps(claimed_by).encode()} if claimed_by else {}
-    return _to_parquet(state.files.to_arrow(), state.number, claims)
+    return _to_parquet(state.files.to_arrow(), state, claims)
 
 
 def unchanged_parts(before: TableState, after: TableState) -> frozenset[str]:
     """Return which of `PARTS` hold the same, but for times, numbers and the last move."""
     unchanged = {
         JOBS: after.jobs is before.jobs,
-        PARTITIONS: after.partitions is before.partitions and after.schemas == before.schemas,
+        PARTITIONS: after.partitions is before.partitions
+        and after.schemas == before.schemas
+        and after.format == before.format,
         FILES: after.files is before.files and after.claims == before.claims,
     }
     return frozenset(name for name, same in unchanged.items() if same)
@@ -158,23 +163,25 @@ def with_part(
         FormatTooNew: a newer Sleeper wrote it.
     """
     if name == JOBS:
-        jobs, at, swept, moved = _from_parquet(body, source, _jobs_of)
-        return replace(state, jobs=jobs, at=at, swept_before=swept, moved=moved)
+        return _from_parquet(body, source, lambda table: _with_jobs(state, table))
     if name == PARTITIONS:
-        partitions, schemas = _from_parquet(
-            body, source, lambda table: (_partitions_of(table, schema), _schemas_of(table))
-        )
-        return replace(state, partitions=partitions, schemas=schemas)
+        return _from_parquet(body, source, lambda table: _with_partitions(state, table, schema))
     files, claims = _from_parquet(body, source, _files_of)
     return replace(state, files=files, claims=claims)
 
 
-def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
+def _to_parquet(
+    table: pa.Table, state: TableState, more: dict[bytes, bytes], *, format_number: int = 1
+) -> bytes:
+    """Return a part as a Parquet file. The partitions alone have the state's format.
+
+    So a store that keeps parts as they were need not write them anew when the format changes.
+    """
     metadata = {
         **(table.schema.metadata or {}),
-        _FORMAT_KEY: str(FORMAT).encode(),
-        _NUMBER_KEY: str(number).encode(),
-        **(more or {}),
+        _FORMAT_KEY: str(format_number).encode(),
+        _NUMBER_KEY: str(state.number).encode(),
+        **more,
     }
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and small states need none
 
@@ -205,7 +212,7 @@ class _Columns:
         return self._parquet.read([name]).column(0)
 
 
-def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], Any]) -> Any:
+def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], T]) -> T:
     import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
     try:
@@ -217,9 +224,10 @@ def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], Any]) -
         table = _Columns(parquet)
         metadata = table.schema.metadata
         found = int(metadata[_FORMAT_KEY])
-        if found > FORMAT:
+        if found > max(FORMATS):
             raise FormatTooNew(
-                f"{source.where} has format {found}; this Sleeper reads formats up to {FORMAT}. "
+                f"{source.where} has format {found}; this Sleeper reads formats up to "
+                f"{max(FORMATS)}. "
                 "Upgrade Sleeper to read this table."
             )
         if int(metadata[_NUMBER_KEY]) != source.number:
@@ -250,21 +258,31 @@ def _jobs_table(jobs: CommittedJobs) -> pa.Table:
     )
 
 
-def _jobs_of(
-    table: pa.Table,
-) -> tuple[CommittedJobs, datetime | None, datetime | None, StateMove | None]:
-    at, swept, moved = (table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY, _MOVED_KEY))
+def _with_jobs(state: TableState, table: Any) -> TableState:
+    at, swept, moved, digest = (
+        table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY, _MOVED_KEY, _DIGEST_KEY)
+    )
     job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
     names = _JOBS_SCHEMA.names[1:]
     records = (
         JobRecord(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
     )
-    jobs = CommittedJobs.of(zip(job_ids, records, strict=True))
-    return (
-        jobs,
-        time_from_json(at.decode()) if at else None,
-        time_from_json(swept.decode()) if swept else None,
-        move_from_json(json.loads(moved)) if moved else None,
+    return replace(
+        state,
+        jobs=CommittedJobs.of(zip(job_ids, records, strict=True)),
+        at=time_from_json(at.decode()) if at else None,
+        swept_before=time_from_json(swept.decode()) if swept else None,
+        moved=move_from_json(json.loads(moved)) if moved else None,
+        digest=digest.decode() if digest else None,
+    )
+
+
+def _with_partitions(state: TableState, table: Any, schema: Schema) -> TableState:
+    return replace(
+        state,
+        partitions=_partitions_of(table, schema),
+        schemas=_schemas_of(table),
+        format=int(table.schema.metadata[_FORMAT_KEY]),
     )
 
 

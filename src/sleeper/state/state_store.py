@@ -198,6 +198,17 @@ class StateStore(Protocol):
         """
         ...
 
+    def write_snapshot(self) -> None:
+        """Write the newest state so that it can be read without the log's entries before it.
+
+        A store without a log does nothing: its state is whole.
+
+        Raises:
+            BadRequest: the store keeps no snapshots.
+            StorageFailed: it could not be written.
+        """
+        ...
+
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Delete old states that need not be kept, and what killed writers left of others.
 

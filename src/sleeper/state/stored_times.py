@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.log_entry import decode_entry
 from sleeper.state.table_state import TableState
-from sleeper.state.transaction_json import decode_entry
 
 _MOMENT = timedelta(microseconds=1)
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import Final, Self
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
+from sleeper.model.authors import Author
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.file_references import FileReferences
+
+FORMATS: Final = (1, 2)
+"""Formats of the log and the state of a table that this version reads and writes."""
 
 _ENTRY_GAP = timedelta(milliseconds=1)
 
@@ -36,6 +41,9 @@ class TableState:
         schemas: The table's schemas by id; empty until a version that stores them has committed.
         moved: The last move of the state to another state store; None before the first. A store
             that is not its target takes no more commits.
+        format: The format in which entries and snapshots are written; one of `FORMATS`.
+        digest: The digest of the last entry, which the next one names; None in format 1, for a
+            store without a log, and where the chain begins.
 
     Source: rule STS-10.
     """
@@ -49,6 +57,8 @@ class TableState:
     swept_before: datetime | None = None
     schemas: Mapping[int, Schema] = field(default_factory=dict)
     moved: StateMove | None = None
+    format: int = 1
+    digest: str | None = None
 
     @classmethod
     def empty(cls) -> TableState:
@@ -154,14 +164,25 @@ class TableState:
         return "no partition references it, and it waits for garbage collection"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(ABC):
     """One atomic change of a table's state.
 
     A writer calls `apply`, which checks and then folds. Replay calls only `fold`, because a
     committed entry is part of the table's history, even if a later version would refuse it.
+
+    Attributes:
+        author: Who commits it, and why; None until it is committed, and in entries of earlier
+            versions. Transactions that differ in nothing else are equal.
     """
 
-    __slots__ = ()
+    author: Author | None = field(default=None, compare=False)
+
+    def signed(self, author: Author) -> Self:
+        """Return the same change with its author, if it has none and the author says something."""
+        if self.author is not None or author == Author():
+            return self
+        return replace(self, author=author)
 
     @abstractmethod
     def check(self, state: TableState) -> None:

@@ -1,20 +1,16 @@
-"""Encodes log entries as JSON, format version 1, and decodes them.
+"""Encodes transactions as JSON, for log entries and messages, and decodes them.
 
-Names of types are upstream's (rule STS-12), and so are names of fields that upstream has. Entries
-are decoded again before they are written, so an invalid value fails its writer, not readers.
+Names of types are upstream's (rule STS-12), and so are names of fields that upstream has.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
-from sleeper.model.collector_pause import making_many_objects
+from sleeper.model.authors import Author
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import CommittedJob, Transaction
 from sleeper.state.transactions.files import (
@@ -30,6 +26,7 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
     SweepOrphans,
 )
+from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
@@ -59,128 +56,17 @@ from sleeper.state.value_json import (
     time_to_json,
 )
 
-FORMAT = 1
 
-_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
-
-_TYPE_NAME = re.compile("[A-Z][A-Z_]+")
-_NO_ENTRY = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-    CommitRefused,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
-    """One entry of a table's log.
-
-    Attributes:
-        entry_id: New in every attempt to append, so that a writer recognises its own entry.
-        at: When it was written, by the storage's clock (aware, UTC): after the previous entry.
-        transactions: In the order in which they are applied; each was checked by its writer.
-    """
-
-    entry_id: str
-    at: datetime
-    transactions: tuple[Transaction, ...]
-
-
-@making_many_objects()
-def encode_entry(entry: LogEntry, schema: Schema) -> bytes:
-    """Encode an entry as UTF-8 JSON.
-
-    Raises:
-        BadRequest: a transaction has a value that cannot be decoded again.
-    """
-    try:
-        document = {
-            "format": FORMAT,
-            "entryId": entry.entry_id,
-            "at": time_to_json(entry.at),
-            "transactions": [transaction_to_json(t, schema) for t in entry.transactions],
-        }
-        body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-        equal = decode_entry(body, schema, "this entry") == entry
-    except (TypeError, ValueError, LookupError, AttributeError, DataDamaged) as error:
-        raise BadRequest(f"a transaction cannot be written to the log: {error}") from error
-    if not equal:
-        raise BadRequest("a transaction cannot be written to the log: it decodes differently")
-    return body
-
-
-def check_storable(transactions: Sequence[Transaction], schema: Schema) -> None:
-    """Check that a store which keeps no entries could keep what transactions have changed.
-
-    Raises:
-        BadRequest: a transaction has a value that cannot be decoded again.
-    """
-    encode_entry(LogEntry(entry_id="", at=_ANY_TIME, transactions=tuple(transactions)), schema)
-
-
-@making_many_objects()
-def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
-    """Decode an entry that `encode_entry` encoded.
-
-    Args:
-        body: The entry.
-        schema: The table's.
-        where: Names the entry in an error.
-
-    Raises:
-        FormatTooNew: a newer Sleeper wrote it.
-        DataDamaged: it is not an entry.
-    """
-    try:
-        document = json.loads(body)
-        if document["format"] != FORMAT:
-            raise _unknown_format(document["format"], where)
-        transactions = read_list(document, "transactions", dict)
-        _check_types(transactions, where)
-        return LogEntry(
-            entry_id=read(document, "entryId", str),
-            at=time_from_json(read(document, "at", str)),
-            transactions=tuple(transaction_from_json(t, schema) for t in transactions),
-        )
-    except FormatTooNew:
-        raise
-    except _NO_ENTRY as error:
-        raise DataDamaged(
-            f"{where} is not a log entry: {error}. Restore it from a copy of the table's state."
-        ) from error
-
-
-def _check_types(transactions: list[dict[str, Any]], where: str) -> None:
-    """Raise FormatTooNew for a type of transaction that only a newer Sleeper knows.
-
-    It must not be reported as damage: a reader would continue from a later snapshot and ignore it.
-    """
-    for document in transactions:
-        name = read(document, "type", str)
-        if name not in _TYPES and _TYPE_NAME.fullmatch(name):
-            raise FormatTooNew(
-                f"{where} has a transaction of type {name!r:.100}, which this Sleeper does not "
-                "know. Upgrade Sleeper to read this table."
-            )
-
-
-def _unknown_format(found: object, where: str) -> SleeperError:
-    if isinstance(found, int) and found > FORMAT:
-        return FormatTooNew(
-            f"{where} has format {found}; this Sleeper reads formats up to {FORMAT}. "
-            "Upgrade Sleeper to read this table."
-        )
-    return BadRequest(f"its format is {found!r}")
+def is_known_type(name: str) -> bool:
+    """Return whether this version knows transactions of a type."""
+    return name in _TYPES
 
 
 def transaction_to_json(transaction: Transaction, schema: Schema) -> dict[str, Any]:
     """Return one transaction as a JSON object with its type."""
     for name, (kind, to_json, _) in _TYPES.items():
         if type(transaction) is kind:
-            return {"type": name, **to_json(transaction, schema)}
+            return {"type": name, **_author_to_json(transaction), **to_json(transaction, schema)}
     raise TypeError(f"{type(transaction).__name__} is not a transaction of the log")
 
 
@@ -192,7 +78,19 @@ def transaction_from_json(document: Document, schema: Schema) -> Transaction:
     """
     _, _, from_json = _TYPES[read(document, "type", str)]
     transaction: Transaction = from_json(document, schema)
-    return transaction
+    author = _author_from_json(document)
+    return transaction if author is None else replace(transaction, author=author)
+
+
+def _author_to_json(transaction: Transaction) -> dict[str, Any]:
+    author = transaction.author
+    texts = {} if author is None else {"by": author.by, "reason": author.reason}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _author_from_json(document: Document) -> Author | None:
+    by, reason = (read_optional_text(document, name) for name in ("by", "reason"))
+    return None if by is None and reason is None else Author(by=by, reason=reason)
 
 
 def _add_to_json(transaction: AddFiles, schema: Schema) -> dict[str, Any]:
@@ -379,6 +277,11 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         lambda document, _: RenewClaims(job_ids=tuple(read_list(document, "jobIds", str))),
     ),
     "REPLACE_FILE_REFERENCES": (ReplaceFiles, _replace_to_json, _replace_from_json),
+    "SET_FORMAT": (
+        SetFormat,
+        lambda transaction, _: {"tableFormat": transaction.format},
+        lambda document, _: SetFormat(format=read(document, "tableFormat", int)),
+    ),
     "SET_SCHEMA": (
         SetSchema,
         lambda transaction, _: {

@@ -20,6 +20,7 @@ from sleeper.errors import (
 )
 from sleeper.html.values import NotebookHtml
 from sleeper.model import paths
+from sleeper.model.authors import author_now
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.state.commit_request import (
@@ -60,7 +61,7 @@ def request_commit(
     """Return the message that asks for a commit (`Table.request_commit`)."""
     request_id = table.context.new_id()
     request = new_request(
-        transaction,
+        transaction.signed(author_now(table.context.user)),
         table.schema,
         table.record.table_id,
         request_id=request_id,

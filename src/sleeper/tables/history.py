@@ -22,10 +22,10 @@ from sleeper.model.queries import checked_limit
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import replay
+from sleeper.state.log_entry import LogEntry, decode_entry
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transaction_json import LogEntry, decode_entry
-from sleeper.state.transactions import files, moves, partitions, schemas
+from sleeper.state.transactions import files, formats, moves, partitions, schemas
 from sleeper.tables.open_table import OpenTable
 
 _READ_AT_ONCE: Final = 100
@@ -45,6 +45,7 @@ _KINDS: Final[dict[type[Transaction], str]] = {
     partitions.ExtendPartitionTree: "partitions added",
     partitions.MergePartitions: "partitions merged",
     schemas.SetSchema: "schema recorded",
+    formats.SetFormat: "format set",
     moves.MoveState: "state moved to this store",
     files.SweepOrphans: "orphans swept",
 }
@@ -60,6 +61,7 @@ _MOVE_NOTHING: Final = (
     partitions.InitialisePartitions,
     partitions.SplitPartition,
     schemas.SetSchema,
+    formats.SetFormat,
     files.SweepOrphans,
 )
 """Transactions after which each reference that remains has the partition and rows it had before."""
@@ -79,6 +81,9 @@ class HistoryEntry(NotebookHtml):
         files_added: Files that it added.
         files_removed: Files that it replaced, or whose deletion it recorded.
         job_ids: Ids of the ingest and compaction jobs that it committed.
+        by: Who committed it, such as `ann@build7`; several if a committer joined their requests.
+            Earlier versions did not record it.
+        reasons: Why, in the words of whoever asked for it.
     """
 
     number: int
@@ -89,6 +94,8 @@ class HistoryEntry(NotebookHtml):
     files_added: int
     files_removed: int
     job_ids: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 def history(table: OpenTable, limit: int | None) -> tuple[HistoryEntry, ...]:
@@ -136,6 +143,7 @@ def log_of(store: StateStore) -> TransactionLog:
 def _described(number: int, entry: LogEntry, removed: RemovedRows) -> HistoryEntry:
     changes = [_changes(each, number, removed) for each in entry.transactions]
     kinds = dict.fromkeys(_KINDS[type(each)] for each in entry.transactions)
+    authors = [each.author for each in entry.transactions if each.author is not None]
     return HistoryEntry(
         number=number,
         time=entry.at,
@@ -145,6 +153,8 @@ def _described(number: int, entry: LogEntry, removed: RemovedRows) -> HistoryEnt
         files_added=sum(each.files_added for each in changes),
         files_removed=sum(each.files_removed for each in changes),
         job_ids=tuple(dict.fromkeys(chain.from_iterable(each.job_ids for each in changes))),
+        by=tuple(dict.fromkeys(each.by for each in authors if each.by is not None)),
+        reasons=tuple(dict.fromkeys(each.reason for each in authors if each.reason is not None)),
     )
 
 

@@ -28,6 +28,7 @@ class ProcessContext:
         clock: The clock of this machine.
         new_id: Makes random ids.
         host: The name of this machine.
+        user: Who runs this process, such as `ann@build7`, as entries of logs say it.
         environment: Environment variables, for finding Spark and Java.
         allow_functions: Patterns of modules whose functions tables may run in this process.
         temp_folder: Where sorting may spill; None for the system's temp folder.
@@ -36,6 +37,7 @@ class ProcessContext:
     clock: Clock
     new_id: NewId
     host: str
+    user: str
     environment: Mapping[str, str]
     allow_functions: tuple[str, ...]
     temp_folder: Path | None = None
@@ -73,6 +75,7 @@ class InstanceContext:
         self.clock = process.clock
         self.new_id = process.new_id
         self.host = process.host
+        self.user = process.user
         self.environment = process.environment
         self.allow_functions = process.allow_functions
         self.temp_folder = process.temp_folder

@@ -30,11 +30,11 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
+from sleeper.state.log_entry import decode_entry
 from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.moves import MoveNotes, StatePlace
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_index import OwnChanges
-from sleeper.state.transaction_json import decode_entry
 from sleeper.storage.followed_log import FollowedLog, Following, open_log
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.tables.instance_context import InstanceContext
@@ -297,6 +297,7 @@ def _store_on_log(
         here=place.here,
         note_commit=place.changes.note,
         is_remote=is_remote,
+        user=context.user,
     )
     return store
 

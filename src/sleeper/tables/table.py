@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from sleeper.tables.migrate_state import MigrationResult
     from sleeper.tables.report import FilesReport, PartitionReport
     from sleeper.tables.split_and_merge import MergeResult, SplitResult
+    from sleeper.tables.upgrade import FormatChange
     from sleeper.tables.verify import VerifySummary
 
 
@@ -730,6 +731,39 @@ class Table(TableHandle, WholeTable):
         self._current()  # adopts the record that names the new store
         return result
 
+    def upgrade(self) -> FormatChange:
+        """Give the table format 2: its log says who changed what, and cannot be changed unnoticed.
+
+        One entry is committed; data files stay as they are. From then on versions of Sleeper that
+        do not know format 2 refuse the table. In a state store without a log nothing says who
+        committed.
+
+        Returns:
+            The format, and that before: a table that has format 2 stays as it is.
+
+        Raises:
+            CommitContended, CommitUnknown, StorageFailed: run it again.
+            TableNotFound: the table was deleted.
+        """
+        from sleeper.tables.upgrade import upgrade
+
+        return upgrade(self._current())
+
+    def downgrade(self) -> FormatChange:
+        """Give the table format 1 again, so that versions before format 2 can read and write it.
+
+        The state is written whole beside the log. Versions that do not know format 2 cannot read
+        the table as of earlier transactions.
+
+        Raises:
+            BadRequest: the state store keeps no snapshots. Nothing was changed.
+            CommitContended, CommitUnknown, StorageFailed: run it again.
+            TableNotFound: the table was deleted.
+        """
+        from sleeper.tables.upgrade import downgrade
+
+        return downgrade(self._current())
+
     # Maintenance.
 
     def plan_compaction(self, *, all_files: bool = False) -> CompactionPlan:
@@ -945,6 +979,7 @@ class Table(TableHandle, WholeTable):
         self,
         *,
         quick: bool = False,
+        chain: bool = False,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
     ) -> VerifySummary:
         """Check everything that is stored of the table; change nothing.
@@ -956,12 +991,15 @@ class Table(TableHandle, WholeTable):
 
         Args:
             quick: Read the state and the ends of data files only.
+            chain: Read the log only, and name every entry of format 2 that was changed after it was
+                written.
             progress: Called with the number of checked log entries, and later files, and of all.
 
         Returns:
             What was checked and what is wrong. Faults do not raise.
 
         Raises:
+            BadRequest: the state store keeps no log, whose chain could be checked.
             TableNotFound: the table was deleted.
             StorageFailed: the storage did not answer.
 
@@ -969,7 +1007,7 @@ class Table(TableHandle, WholeTable):
         """
         from sleeper.tables.verify import verify
 
-        return verify(self._current(), quick=quick, progress=progress)
+        return verify(self._current(), quick=quick, chain=chain, progress=progress)
 
     # Pictures and notebooks.
 

@@ -31,8 +31,10 @@ from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
 from sleeper.state.plans.garbage import orphans_of
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+from sleeper.tables.history import log_of
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.state_stores import store_of
+from sleeper.tables.verify_chain import VerifiedChain, verify_chain
 from sleeper.tables.verify_state import verify_state
 
 _LOG = getLogger(__name__)
@@ -99,6 +101,9 @@ class VerifySummary(NotebookHtml):
         transaction: The transaction whose state was checked; None if no state can be read.
         quick: Whether only the state and the ends of files were read.
         entries: How many log entries were replayed.
+        chained: How many of them name the entry before them by its digest: those of format 2.
+        digest: The digest of the last entry, to be noted elsewhere: no entry names it yet. None in
+            format 1.
         snapshots: How many snapshots and copies of the state were compared with the log.
         files: How many data files were checked.
         rows: Their rows, by their footers.
@@ -113,6 +118,8 @@ class VerifySummary(NotebookHtml):
     transaction: int | None
     quick: bool
     entries: int
+    chained: int
+    digest: str | None
     snapshots: int
     files: int
     rows: int
@@ -128,19 +135,27 @@ class VerifySummary(NotebookHtml):
 
 
 _NOTHING = VerifiedFiles(files=0, rows=0, size_bytes=0, replaced=0, findings=())
+_NO_CHAIN = VerifiedChain(last=None, entries=0, chained=0, digest=None, findings=())
 _NO_REST = StoredRest(
     orphans=0, orphan_bytes=0, orphans_due=0, orphans_newer=0, examples=(), garbage=0, garbage_due=0
 )
 
 
 def verify(
-    table: OpenTable, *, quick: bool, progress: Callable[[int, int | None], None]
+    table: OpenTable, *, quick: bool, chain: bool, progress: Callable[[int, int | None], None]
 ) -> VerifySummary:
     """Check everything that is stored of a table; change nothing (`Table.verify`)."""
     store = store_of(table.record, table.context)  # one that has read nothing yet
+    if chain:
+        return _verify_chain_alone(table, store)
     stated = verify_state(store, files=table.files, schema=table.schema, progress=progress)
     findings = [*stated.findings]
     checked, rest = _NOTHING, _NO_REST
+    chained = _NO_CHAIN
+    if store.log is not None:
+        chained = verify_chain(store.log, table.properties.state_move)
+        known = {each.entry for each in findings}
+        findings += [each for each in chained.findings if each.entry not in known]
     if stated.state is not None and stated.state.partitions is not None:
         checked = verify_files(
             stated.state,
@@ -159,6 +174,8 @@ def verify(
         transaction=None if stated.state is None else stated.state.number,
         quick=quick,
         entries=stated.entries,
+        chained=chained.chained,
+        digest=chained.digest,
         snapshots=stated.snapshots,
         files=checked.files,
         rows=checked.rows,
@@ -166,6 +183,33 @@ def verify(
         replaced=checked.replaced,
         rest=rest,
         findings=(*findings,),
+    )
+
+
+def _verify_chain_alone(table: OpenTable, store: StateStore) -> VerifySummary:
+    """Check the chain of the log.
+
+    Raises:
+        BadRequest: the state store keeps no log.
+    """
+    found = verify_chain(log_of(store), table.properties.state_move)
+    if found.findings:
+        table.check_exists()
+    return VerifySummary(
+        table=table.name,
+        table_id=table.record.table_id,
+        transaction=found.last,
+        quick=True,
+        entries=found.entries,
+        chained=found.chained,
+        digest=found.digest,
+        snapshots=0,
+        files=0,
+        rows=0,
+        size_bytes=0,
+        replaced=0,
+        rest=_NO_REST,
+        findings=found.findings,
     )
 
 

@@ -512,7 +512,7 @@ class TestDamage:
 
     def test_a_newer_format_is_refused(self, world, store):
         """With what to do."""
-        world.change("state-commits", "revision", Format={"N": "2"})
+        world.change("state-commits", "revision", Format={"N": "3"})
 
         with pytest.raises(FormatTooNew, match="Upgrade Sleeper"):
             world.store().refresh()

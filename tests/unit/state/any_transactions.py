@@ -12,7 +12,7 @@ from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.table_state import CommittedJob
+from sleeper.state.table_state import FORMATS, CommittedJob
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,
@@ -26,6 +26,7 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
     SweepOrphans,
 )
+from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
@@ -187,4 +188,5 @@ def _split(draw, tree, schema):
 
 def transactions(schema):
     set_schema = st.builds(SetSchema, schema_id=st.integers(1, 3), schema=st.just(schema))
-    return file_transactions | partition_transactions(schema) | set_schema
+    set_format = st.builds(SetFormat, format=st.sampled_from(FORMATS))
+    return file_transactions | partition_transactions(schema) | set_schema | set_format

@@ -74,6 +74,7 @@ def contents(state):
         "swept before": state.swept_before,
         "claims": dict(state.claims),
         "moved": state.moved,
+        "format": state.format,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,10 +22,17 @@ from sleeper.errors import (
     StorageFailed,
     StorageFull,
     StorageReadOnly,
+    TableChanged,
 )
 from sleeper.state.commit import apply_entry, commit_group, replay
+from sleeper.state.log_entry import (
+    LogEntry,
+    decode_entry,
+    encode_entry,
+    entry_digest,
+    without_keys,
+)
 from sleeper.state.table_state import CommittedJob, TableState
-from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,
@@ -34,6 +42,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
 )
+from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.partitions import InitialisePartitions, MergePartitions
 from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, ref, split
 
@@ -209,6 +218,66 @@ class TestReplay:
 
         with pytest.raises(DataDamaged, match="entry 2 of the transaction log"):
             replay(writer.known, log.read_after(1), SCHEMA)
+
+
+class TestChain:
+    """Entries of format 2, each of which names the one before it by its digest (rule STS-28)."""
+
+    @pytest.fixture
+    def writer(self, writer):
+        """Its table has format 2 from transaction 2 on."""
+        writer.commit(SetFormat(format=2))
+        return writer
+
+    def test_each_entry_names_the_one_before_it(self, log, writer):
+        """Given a table that was upgraded, the chain begins there, and the state has its end."""
+        writer.commit(add("a"))
+        writer.commit(add("b"))
+
+        entries = [decode_entry(log.entries[n], SCHEMA, "") for n in (1, 2, 3, 4)]
+        digests = [entry_digest(log.entries[n]) for n in (2, 3, 4)]
+
+        assert [each.format for each in entries] == [1, 2, 2, 2]
+        assert [each.prev for each in entries] == [None, None, *digests[:2]]
+        replayed = replay(TableState.empty(), log.read_after(0), SCHEMA)
+        assert writer.known.digest == replayed.digest == digests[2]
+        assert contents(replayed) == contents(writer.known)
+
+    def test_an_entry_that_was_changed_is_noticed(self, log, writer):
+        """Given an entry whose file has another number of rows now, it cannot be followed."""
+        writer.commit(add("a"))
+        writer.commit(add("b"))
+        log.entries[3] = log.entries[3].replace(b'"numberOfRows":100', b'"numberOfRows":101')
+
+        with pytest.raises(DataDamaged, match=r"entry 4 .* after another entry 3 .*verify --chain"):
+            replay(TableState.empty(), log.read_after(0), SCHEMA)
+
+    def test_an_entry_without_its_keys_is_followed(self, log, writer):
+        """Given the first key of a file, when it is removed, later entries follow as before."""
+        writer.commit(AddFiles(references=(ref("a", first_key="[4711]", last_key="[4712]"),)))
+        writer.commit(add("b"))
+        log.entries[3] = without_keys(log.entries[3], [4711])
+
+        replayed = replay(TableState.empty(), log.read_after(0), SCHEMA)
+
+        assert replayed.digest == writer.known.digest
+        assert [each.first_key for each in replayed.references()] == [None, None]
+        assert b"4711" not in log.entries[3]
+
+    def test_ends_where_the_table_goes_back_to_format_1(self, log, writer):
+        """Given a table that is set back, entries after that are as an older version reads them."""
+        writer.commit(SetFormat(format=1))
+        writer.commit(add("a"))
+
+        assert decode_entry(log.entries[3], SCHEMA, "").prev == entry_digest(log.entries[2])
+        assert json.loads(log.entries[4])["format"] == 1
+        assert "prev" not in json.loads(log.entries[4])
+        assert writer.known.digest is None
+
+    def test_a_format_is_set_once(self, writer):
+        """Given two who upgrade, the second is told that it was done."""
+        with pytest.raises(TableChanged, match="has format 2 already"):
+            writer.commit(SetFormat(format=2))
 
 
 class TestCommit:

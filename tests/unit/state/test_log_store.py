@@ -309,7 +309,7 @@ class TestSnapshots:
         """An old Sleeper must not write to a table of a newer one."""
         place.filled(4, OFTEN)
         newer = pa.BufferOutputStream()
-        pq.write_table(pa.table({}).replace_schema_metadata({"sleeper.format": "2"}), newer)
+        pq.write_table(pa.table({}).replace_schema_metadata({"sleeper.format": "3"}), newer)
         place.snapshots.parts[3]["jobs.parquet"] = newer.getvalue().to_pybytes()
 
         with pytest.raises(FormatTooNew):

@@ -201,9 +201,9 @@ class TestDamage:
         parts = snapshot_parts(table, SCHEMA)
         jobs = pq.read_table(pa.BufferReader(parts["jobs.parquet"]))
         newer = pa.BufferOutputStream()
-        metadata = {**jobs.schema.metadata, b"sleeper.format": b"2"}
+        metadata = {**jobs.schema.metadata, b"sleeper.format": b"3"}
         pq.write_table(jobs.replace_schema_metadata(metadata), newer)
         parts["jobs.parquet"] = newer.getvalue().to_pybytes()
 
-        with pytest.raises(FormatTooNew, match=r"'jobs\.parquet' of snapshot 3 has format 2"):
+        with pytest.raises(FormatTooNew, match=r"'jobs\.parquet' of snapshot 3 has format 3"):
             state_from_parts(3, parts.__getitem__, SCHEMA)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sleeper.state.log_entry import LogEntry, encode_entry
 from sleeper.state.stored_times import dates_stored_before, last_stored_before
 from sleeper.state.table_state import TableState
-from sleeper.state.transaction_json import LogEntry, encode_entry
 from tests.unit.state.small_tables import SCHEMA
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

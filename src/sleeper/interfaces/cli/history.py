@@ -39,8 +39,9 @@ def history(opened: Table, limit: int | None, show_all: bool, as_json: bool) -> 
         print_json(found)
         return
     columns = ("rows added", "rows removed", "files added", "files removed")
+    why = ["why"] if any(each.reasons for each in found) else []
     print_grid(
-        ["transaction", "time", "what", *columns, "jobs"],
+        ["transaction", "time", "what", *columns, "jobs", "by", *why],
         [
             [
                 each.number,
@@ -51,6 +52,8 @@ def history(opened: Table, limit: int | None, show_all: bool, as_json: bool) -> 
                 each.files_added,
                 each.files_removed,
                 ", ".join(each.job_ids),
+                ", ".join(each.by),
+                *(["; ".join(each.reasons)] if why else []),
             ]
             for each in found
         ],

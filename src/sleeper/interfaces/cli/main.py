@@ -21,6 +21,7 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, LogFormat, LogOutput, run_command
 from sleeper.interfaces.cli.upstream_names import answer_to
+from sleeper.model.authors import committing
 
 _COMMANDS = {
     "init": "Create an instance.",
@@ -154,8 +155,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     show_default=True,
     help="Format of log lines: text, or one JSON object a line.",
 )
+@click.option("--reason", metavar="TEXT", help="Why: the history of a table shows it.")
 @click.pass_context
-def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
+def cli(ctx: click.Context, verbose: int, log_format: LogFormat, reason: str | None) -> None:
     """Sleeper: a key-value table store for billions of rows, with no cost of servers when idle.
 
     \b
@@ -169,12 +171,15 @@ def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
 
     SLEEPER_ALLOW_FUNCTIONS lists the modules whose functions tables may run here,
     separated by commas, such as my_package.*; without it none may run.
+    SLEEPER_USER says who commits, instead of the user of this machine.
 
     Exit codes: 0 done; 1 refused or failed, the message says why; 2 wrong use;
     75 try again later; 130 Ctrl-C; 143 SIGTERM.
     """
     ctx.obj = LogOutput(verbose, log_format)
     ctx.with_resource(ctx.obj.open())
+    if reason is not None:
+        ctx.with_resource(committing(reason=reason))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -28,6 +28,7 @@ from sleeper.model.formats.split_points_file import read_split_points, write_spl
 from sleeper.model.schema import Schema, type_to_text
 from sleeper.model.tables import NAME, SCHEMA
 from sleeper.tables.extend_partitions import estimate_split_points
+from sleeper.tables.upgrade import FormatChange
 
 readable_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 splits_file_option = click.option(
@@ -425,3 +426,46 @@ def _split_points(path: Path | None, schema: Schema, *, base64_encoded: bool) ->
 
 def _schema_document(schema: Schema) -> Any:
     return json.loads(schema.to_json())
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@instance_option
+@json_option
+def upgrade(name: str, instance: str, as_json: bool) -> None:
+    """Give table NAME format 2: its log says who changed what, and why.
+
+    One entry is committed, and no data file is changed. Versions of Sleeper that do
+    not know format 2 refuse the table from then on.
+
+    \b
+    Example:
+        sleeper table upgrade flights
+    """
+    _say_format(name, connect(instance).table(name).upgrade(), as_json)
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@instance_option
+@json_option
+def downgrade(name: str, instance: str, as_json: bool) -> None:
+    """Give table NAME format 1 again, for versions of Sleeper before format 2.
+
+    \b
+    Example:
+        sleeper table downgrade flights
+    """
+    _say_format(name, connect(instance).table(name).downgrade(), as_json)
+
+
+def _say_format(name: str, change: FormatChange, as_json: bool) -> None:
+    if as_json:
+        print_json(change)
+    elif change.before == change.format:
+        say(f"table {name} has format {change.format} already")
+    else:
+        say(
+            f"table {name} has format {change.format} from transaction {change.transaction} on "
+            f"(it had {change.before})"
+        )

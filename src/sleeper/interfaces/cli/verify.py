@@ -24,14 +24,24 @@ from sleeper.tables.verify import VerifySummary
 @click.option(
     "--quick", is_flag=True, help="Read states and the ends of files only: no rows, no pages."
 )
+@click.option(
+    "--chain",
+    is_flag=True,
+    help="Read logs only: name every entry that was changed after it was written.",
+)
 @json_option
-def verify(what: tuple[str, ...], instance: str | None, *, quick: bool, as_json: bool) -> None:
+def verify(
+    what: tuple[str, ...], instance: str | None, *, quick: bool, chain: bool, as_json: bool
+) -> None:
     """Check everything that is stored of an instance, or of tables; change nothing.
 
     The log is replayed from its first entry and compared with its snapshots. Every
     page of every data file is compared with its checksum, and its rows with their
     order, their partition, their counts and their sketch. Others may write and
     compact meanwhile. Orphans and garbage are counted; they are no faults.
+
+    With --chain, each entry of format 2 is compared with the digest of it that the
+    next one has.
 
     Without --instance or SLEEPER_INSTANCE, and where it has a slash, the argument is an
     instance. The exit code is 1 if something is wrong.
@@ -40,14 +50,20 @@ def verify(what: tuple[str, ...], instance: str | None, *, quick: bool, as_json:
     Examples:
         sleeper verify /data/demo
         sleeper verify flights --instance s3://bucket/demo --quick
+        sleeper verify /data/demo --chain
     """
     url, tables = _chosen(what, instance)
     with connect(url) as opened, progress_of("verifying", "files") as progress:
         found = opened.verify(
-            tables or None, quick=quick, progress=lambda _, done, total: progress(done, total)
+            tables or None,
+            quick=quick,
+            chain=chain,
+            progress=lambda _, done, total: progress(done, total),
         )
     if as_json:
         print_json(found)
+    elif chain:
+        _say_chains(found)
     else:
         _say_verified(found)
     if not found.clean:
@@ -65,16 +81,30 @@ def _chosen(what: tuple[str, ...], instance: str | None) -> tuple[str, tuple[str
     return what[0], ()
 
 
+def _say_chains(found: InstanceVerifySummary) -> None:
+    print_grid(
+        ["table", "transaction", "entries", "in the chain", "findings", "digest of the last entry"],
+        [
+            [
+                each.table,
+                each.transaction,
+                each.entries,
+                each.chained,
+                len(each.findings),
+                each.digest or "",
+            ]
+            for each in found.tables
+        ],
+    )
+    _say_findings(found)
+
+
 def _say_verified(found: InstanceVerifySummary) -> None:
     print_grid(
         ["table", "transaction", "entries", "files", "rows", "findings", "orphans", "garbage"],
         [_row(table) for table in found.tables],
     )
-    for fault in found.findings:
-        warn(f"{fault.kind}: {fault.what}. {fault.next_step}")
     for table in found.tables:
-        for fault in table.findings:
-            warn(f"{table.table}: {fault.kind}: {fault.what}. {fault.next_step}")
         if table.rest.orphans_newer:
             say(
                 f"{table.table}: {counted(table.rest.orphans_newer, 'orphan')} newer than "
@@ -93,6 +123,15 @@ def _say_verified(found: InstanceVerifySummary) -> None:
             )
     if found.unknown_folders:
         say(f"folders of no table: {', '.join(found.unknown_folders)}")
+    _say_findings(found)
+
+
+def _say_findings(found: InstanceVerifySummary) -> None:
+    for fault in found.findings:
+        warn(f"{fault.kind}: {fault.what}. {fault.next_step}")
+    for table in found.tables:
+        for fault in table.findings:
+            warn(f"{table.table}: {fault.kind}: {fault.what}. {fault.next_step}")
     findings = len(found.findings) + sum(len(table.findings) for table in found.tables)
     say(f"{counted(findings, 'finding')} in {counted(len(found.tables), 'table')} of {found.url}")
 

@@ -11,18 +11,25 @@ from datetime import date, datetime
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from sleeper.errors import AccessRefused, StorageFailed
 from sleeper.interfaces.json_documents import error_of
+from sleeper.model.authors import author_now
 
 _log = logging.getLogger(__name__)
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _TIMES: Final = httpx.Timeout(connect=10, read=660, write=60, pool=60)
 _ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+def _say_reason(request: httpx.Request) -> None:
+    """Send why this is done along: who does it, the token says."""
+    if (reason := author_now().reason) is not None:
+        request.headers["Sleeper-Reason"] = quote(reason, safe="")
 
 
 class HttpClient:
@@ -51,6 +58,7 @@ class HttpClient:
             base_url=url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=_TIMES,
+            event_hooks={"request": [_say_reason]},
             # A proxy of the environment is not for this machine.
             transport=httpx.HTTPTransport() if parts.hostname in _LOOPBACK else None,
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated, Any, Final
+from urllib.parse import unquote
 
 from fastapi import Depends, Request, params
 from fastapi.responses import Response
@@ -22,12 +23,15 @@ from fastapi.security.http import HTTPAuthorizationCredentials
 from sleeper.errors import AccessRefused, BadRequest, StorageFailed
 from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.tokens import Role, Token, TokenFile
+from sleeper.model.authors import commit_from_here_on
 
 _log = logging.getLogger(__name__)
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
 ROLE: Final = "x-sleeper-role"
 """The name in the description of a route of the role that it needs; null for none."""
+REASON: Final = "Sleeper-Reason"
+"""A header that says why a request is made, for the history; percent-encoded."""
 COOKIE: Final = "sleeper_token"
 _LONGEST: Final = 200
 
@@ -63,7 +67,9 @@ async def caller_of(
     """
     check_origin(request)
     tokens = served_instance(request).tokens
+    reason = request.headers.get(REASON)
     if tokens is None:
+        commit_from_here_on(reason=reason and unquote(reason))
         return _LOCAL
     text = request.cookies.get(COOKIE) if bearer is None else bearer.credentials
     if not text:
@@ -72,6 +78,7 @@ async def caller_of(
             "`sleeper server token add` makes one."
         )
     token = checked_token(tokens, text)
+    commit_from_here_on(by=f"token {token.name}", reason=reason and unquote(reason))
     return Caller(token.name, token.role)
 
 

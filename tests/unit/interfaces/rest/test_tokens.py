@@ -262,3 +262,32 @@ class TestPagesOfOtherSites:
             headers = {"Content-Type": kind}
             sent = status(client, "POST", "/sleeper/tables", content=new, headers=headers)
             assert sent == 400
+
+
+def test_the_history_names_the_token_and_the_reason(tokens):
+    """Given rows sent with a token, and a reason in a header, the entry has both; what the server
+    does next for another token has not.
+    """
+    headers = [
+        {
+            **with_token(added(tokens, "etl", Role.WRITE)),
+            "Sleeper-Reason": "ticket%204711%20%C3%A9",
+        },
+        with_token(added(tokens, "lab", Role.WRITE)),
+    ]
+    client = client_of(tokens)
+
+    for each in headers:
+        answer = client.post(
+            "/sleeper/tables/t/rows", content='{"id": "a"}\n', headers={**each, **JSON_LINES}
+        )
+        assert answer.status_code == 200, answer.text
+
+    entries = client.get("/sleeper/tables/t/history", headers=headers[1]).json()["history"]
+    assert [(each["by"], each["reasons"]) for each in entries[:2]] == [
+        (["token lab"], []),
+        (["token etl"], ["ticket 4711 é"]),
+    ]
+
+
+JSON_LINES = {"Content-Type": "application/jsonl"}

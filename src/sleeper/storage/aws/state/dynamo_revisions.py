@@ -316,6 +316,7 @@ class DynamoStateRevisions:
             swept_before=found.swept_before,
             schemas=found.schemas,
             moved=found.moved,
+            format=found.format,
         )
         return Revision(state, found.history)
 

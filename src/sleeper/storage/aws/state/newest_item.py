@@ -6,19 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.revision_store import Revision, RevisionHistory
+from sleeper.state.table_state import FORMATS
 from sleeper.state.value_json import move_from_json, move_to_json, time_from_json, time_to_json
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item, number
 from sleeper.storage.aws.state import revision_items
 from sleeper.storage.aws.state.dynamo_log import LOG
 from sleeper.storage.aws.state.state_items import COMMITS, text, text_of
-
-FORMAT: Final = 1
 
 _ID = "revision"
 
@@ -35,6 +34,7 @@ class RevisionItem:
         swept_before: As of the state.
         schemas: As of the state.
         moved: As of the state.
+        format: As of the state.
         references: How many references the state has.
         partitions: How many partitions.
         jobs_after: Records of jobs up to this commit were cleared.
@@ -47,6 +47,7 @@ class RevisionItem:
     swept_before: datetime | None
     schemas: dict[int, Schema]
     moved: StateMove | None
+    format: int
     references: int
     partitions: int
     jobs_after: int
@@ -79,7 +80,7 @@ def revision_update(
         "Schemas": {"S": schemas_json(state.schemas)},
         "ReferenceCount": number(state.files.reference_count),
         "PartitionCount": number(len(state.partitions) if state.partitions else 0),
-        "Format": number(FORMAT),
+        "Format": number(state.format),
     }
     for name, time in (("CommittedAt", state.at), ("SweptBefore", state.swept_before)):
         if time is not None:
@@ -136,9 +137,9 @@ def parse_revision(item: Item) -> RevisionItem:
         DataDamaged: it is damaged.
     """
     try:
-        if (found := int(item["Format"]["N"])) > FORMAT:
+        if (found := int(item["Format"]["N"])) > max(FORMATS):
             raise FormatTooNew(
-                f"the state has format {found}; this Sleeper reads formats up to {FORMAT}. "
+                f"the state has format {found}; this Sleeper reads formats up to {max(FORMATS)}. "
                 "Upgrade Sleeper to read this table."
             )
         times = (
@@ -156,6 +157,7 @@ def parse_revision(item: Item) -> RevisionItem:
             swept_before=swept_before,
             schemas={int(key): Schema.from_json(each) for key, each in schemas.items()},
             moved=move_from_json(json.loads(text_of(item["Moved"]))) if "Moved" in item else None,
+            format=found,
             references=int(item["ReferenceCount"]["N"]),
             partitions=int(item["PartitionCount"]["N"]),
             jobs_after=int(item["JobsAfter"]["N"]) if "JobsAfter" in item else 0,

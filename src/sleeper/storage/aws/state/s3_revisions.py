@@ -279,6 +279,7 @@ class S3StateRevisions:
             at=stored.at,
             swept_before=stored.swept_before,
             moved=stored.moved,
+            digest=None,
         )
 
     def _see(self, loaded: _NewestRevision) -> None:

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew
-from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.errors import (
+    BadRequest,
+    CommitRefused,
+    DataDamaged,
+    FormatTooNew,
+    VersionNotFound,
+)
+from sleeper.model.authors import Author
+from sleeper.model.files import key_to_text
+from sleeper.model.ranges import whole_region
+from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.state.log_entry import (
+    LogEntry,
+    changed_keys,
+    decode_entry,
+    encode_entry,
+    entry_digest,
+    without_keys,
+)
 from sleeper.state.transactions.files import AddFiles, ClearFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.any_transactions import TIMES, moves, schemas, transactions
@@ -42,6 +61,123 @@ def test_every_transaction_reads_back_as_it_was(data, schema, at):
     written = entry(*data.draw(st.lists(transactions(schema) | moves, max_size=3)), at=at)
 
     assert decode_entry(encode_entry(written, schema), schema, "entry 1") == written
+
+
+class TestFormat2:
+    """Entries whose keys of rows are apart from all else, and which name the entry before."""
+
+    @given(
+        st.data(), schemas, TIMES, st.none() | st.text("0123456789abcdef", min_size=64, max_size=64)
+    )
+    def test_every_transaction_reads_back_as_it_was(self, data, schema, at, prev):
+        """Given any transactions and any entry before, both are read as they were written."""
+        drawn = data.draw(st.lists(transactions(schema) | moves, max_size=3))
+        written = replace(entry(*drawn, at=at), format=2, prev=prev)
+
+        body = encode_entry(written, schema, new_id=ids())
+
+        assert decode_entry(body, schema, "entry 1") == written
+        assert changed_keys(body) == 0
+
+    def test_has_its_keys_in_a_second_line_each_once(self):
+        """Given two files and a split whose keys are partly the same, each is in the second line."""
+        body = of_people("ann@a.org", "zoë@z.org", split_at="zoë@z.org")
+
+        first, second = body.split(b"\n")
+
+        assert json.loads(second)["keys"] == ["ann@a.org", "zoë@z.org", ""]
+        assert b"@" not in first
+        assert "zoë@z.org".encode() in second
+
+    def test_without_a_key_nothing_tells_what_it_was(self):
+        """Given an entry, when a key is removed, its salt goes with it, and the digest of the entry
+        is the same; the file whose first key it was has no known keys.
+        """
+        body = of_people("ann@a.org", "zoë@z.org")
+
+        purged = without_keys(body, ["ann@a.org"])
+
+        assert b"ann" not in purged
+        assert json.loads(purged.split(b"\n")[1])["keys"] == [None, "zoë@z.org"]
+        assert entry_digest(purged) == entry_digest(body)
+        assert changed_keys(purged) == 0
+        (added,) = decode_entry(purged, PEOPLE, "entry 1").transactions
+        assert [(each.first_key, each.last_key) for each in added.references] == [
+            (None, '["zo\\u00eb@z.org"]')
+        ]
+
+    def test_without_a_key_its_salt_is_nowhere(self):
+        """Given two keys with a salt each, when one is removed, its salt is in no place of the entry:
+        whoever guesses a key cannot try the guess.
+        """
+        whole = of_people("ann@a.org", "zoë@z.org")
+        purged = without_keys(whole, ["ann@a.org"])
+
+        salts, left = (
+            b64decode(json.loads(body.split(b"\n")[1])["salts"]) for body in (whole, purged)
+        )
+
+        assert salts[:16] != salts[16:]
+        assert left == bytes(16) + salts[16:]
+
+    def test_a_state_whose_limits_were_keys_of_purged_rows_is_not_there(self):
+        """Given a split at a key, when that is removed, the entry cannot be applied, and says so."""
+        purged = without_keys(of_people("ann@a.org", split_at="bob@b.org"), ["bob@b.org"])
+
+        with pytest.raises(
+            VersionNotFound, match=r"entry 7 had limits of partitions .* purged rows"
+        ):
+            decode_entry(purged, PEOPLE, "entry 7")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda text: text.replace("ann", "eve"),
+            lambda text: text.replace('"salts":"', '"salts":"AA'),
+            lambda text: text.replace('"keys":["ann@a.org",', '"keys":['),
+            lambda text: text.split("\n")[0],
+        ],
+    )
+    def test_changed_keys_are_noticed(self, change):
+        """Given an entry, when its second line is changed, it is damaged or has changed keys."""
+        changed = change(of_people("ann@a.org", "zoë@z.org").decode()).encode()
+
+        try:
+            decode_entry(changed, PEOPLE, "entry 7")
+        except DataDamaged:
+            return
+        assert changed_keys(changed) == 1
+
+    def test_says_who_committed_and_why(self):
+        """Given transactions of two people, each is read with its author and reason."""
+        added = [
+            AddFiles(references=(ref(name),)).signed(Author(by, reason))
+            for name, by, reason in (("a", "ann@build7", None), ("b", "token etl", "ticket 4711"))
+        ]
+
+        body = encode_entry(replace(entry(*added), format=2), SCHEMA, new_id=ids())
+
+        assert [each.author for each in decode_entry(body, SCHEMA, "").transactions] == [
+            Author("ann@build7"),
+            Author("token etl", "ticket 4711"),
+        ]
+
+
+PEOPLE = Schema(row_keys=(Field("email", Primitive.STRING),))
+
+
+def ids():
+    """Ids that are random enough for a test, and the same in each run."""
+    return map("id {}".format, count()).__next__
+
+
+def of_people(first, last=None, *, split_at=None):
+    """An entry of format 2 that adds a file of people, and splits their table."""
+    keys = [None if key is None else key_to_text((key,), PEOPLE) for key in (first, last)]
+    added = [AddFiles(references=(ref("a", first_key=keys[0], last_key=keys[1]),))]
+    if split_at is not None:
+        added.append(split(replace(ROOT, region=whole_region(PEOPLE)), split_at, "L", "R"))
+    return encode_entry(replace(entry(*added), format=2), PEOPLE, new_id=ids())
 
 
 class TestTheFormat:
@@ -109,9 +245,9 @@ class TestDamage:
 
     def test_a_newer_format_asks_for_an_upgrade(self):
         """It is not damaged; this Sleeper is old. The message names the entry."""
-        newer = json.dumps({"format": 2, "changes": []}).encode()
+        newer = json.dumps({"format": 3, "changes": []}).encode()
 
-        with pytest.raises(FormatTooNew, match="entry 7 has format 2"):
+        with pytest.raises(FormatTooNew, match="entry 7 has format 3"):
             decode_entry(newer, SCHEMA, "entry 7")
 
     def test_a_newer_type_of_transaction_asks_for_an_upgrade(self):
