@@ -14,6 +14,7 @@ from sleeper.engine.row_grid import row_grid
 from sleeper.errors import BadRequest
 from sleeper.html.markup import Markup, counted, element
 from sleeper.html.values import NotebookHtml
+from sleeper.model.other_names import OF_TABLE, no_such_attribute
 
 if TYPE_CHECKING:  # seldom used, and slow to import
     import pandas as pd
@@ -303,6 +304,24 @@ class WholeTable:
     def __len__(self) -> int:
         """Return the exact number of rows, as `count()` does."""
         return self.count()
+
+    if not TYPE_CHECKING:  # an editor would take every name
+
+        def __getattr__(self, name: str) -> Never:
+            raise no_such_attribute(self, name, OF_TABLE)
+
+    def __getitem__(self, key: object) -> Never:
+        """Refuse a key, and the number of a row, which iteration over the table asks for.
+
+        Raises:
+            BadRequest: always.
+        """
+        if isinstance(key, int) and not key:
+            raise BadRequest("a table is not iterated itself: use table.rows(), which yields dicts")
+        raise BadRequest(
+            f"a table has no [{key!r:.100}]: for a row use query(key=...), for columns "
+            "query(columns=[...]), for the first rows head()"
+        )
 
     def __bool__(self) -> bool:
         """Return True, also for a table without rows: a table is there."""

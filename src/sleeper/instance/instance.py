@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Never, Self
 
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
 from sleeper.instance.properties import (
@@ -31,6 +31,7 @@ from sleeper.instance.properties import (
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.model.other_names import OF_INSTANCE, no_such_attribute
 from sleeper.model.processing import allowed_functions
 from sleeper.model.tables import TableRecord
 from sleeper.ports.clock import Clock
@@ -540,6 +541,11 @@ class Instance:
             )
         context = self._context
         return _connect_again, (self.url, context.place.stores, context.allow_functions)
+
+    if not TYPE_CHECKING:  # an editor would take every name
+
+        def __getattr__(self, name: str) -> Never:
+            raise no_such_attribute(self, name, OF_INSTANCE)
 
     def __repr__(self) -> str:
         return f"<Instance {self.instance_id!r} at {self.url}>"

@@ -59,7 +59,10 @@ def key_batch(keys: object, schema: Schema, arrow_schema: pa.Schema) -> pa.Recor
     table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
     for name, column in zip(table.column_names, table.columns, strict=True):
         if column.null_count:
-            raise QueryInvalid(f"{column.null_count} of the keys have no value for {name!r}")
+            raise QueryInvalid(
+                f"{column.null_count} of {len(column)} keys have no value for {name!r}: leave None "
+                "out of keys=[...], for no row has it"
+            )
     distinct = table.group_by(table.column_names, use_threads=False).aggregate([])
     order = [(name, "ascending") for name in table.column_names]
     ordered = distinct.take(pc.sort_indices(distinct, sort_keys=order)).combine_chunks()
@@ -86,7 +89,9 @@ def _column(values: object, field: pa.Field) -> pa.ChunkedArray:
     try:
         return checked_column(values, field.type)
     except TypeError as error:
-        raise QueryInvalid(f"keys must be a sequence of row keys: {error}") from None
+        raise QueryInvalid(
+            f"keys must be a sequence of row keys: {error}. For one key give key=..., or keys=[...]"
+        ) from None
     except ValueError as error:
         raise QueryInvalid(
             f"keys=[...] has values that do not fit key field {field.name!r}: {error}"

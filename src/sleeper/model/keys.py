@@ -13,7 +13,7 @@ import base64
 from typing import Any
 
 from sleeper.errors import QueryInvalid
-from sleeper.model.column_types import TYPE_TRAITS, Primitive, key_traits
+from sleeper.model.column_types import TYPE_TRAITS, Primitive, TypeTraits, key_traits
 from sleeper.model.schema import Field
 
 Key = tuple[Any, ...]
@@ -77,8 +77,20 @@ def checked_value(field: Field, value: object) -> Any:
         reason = f" ({error})"
     raise QueryInvalid(
         f"{shown_value(value)} is not a value for key field {field.name!r}: it must be "
-        f"{traits.wanted}{reason}"
+        f"{traits.wanted}{reason or _instead(value, traits)}"
     )
+
+
+def _instead(value: object, traits: TypeTraits) -> str:
+    """Return the value to give in place of one of another type, if it is plain what was meant."""
+    try:
+        if isinstance(value, str) and traits.key is not None and len(value) < _SHOWN_MAX:
+            return f"; give {traits.key.from_text(value)!r}"
+        if isinstance(value, float) and value.is_integer() and traits.accepts(int):
+            return f"; give {int(value)}"
+    except (ValueError, OverflowError):
+        pass
+    return ""
 
 
 def shown_value(value: object) -> str:

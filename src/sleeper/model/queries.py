@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from enum import Enum
 from operator import index
 from typing import Any, Final
@@ -157,7 +158,10 @@ def region_from_request(schema: Schema, request: RegionRequest) -> Region:
             above max.
     """
     if not isinstance(request, Mapping):
-        raise QueryInvalid(f"a region is a mapping of field to (min, max), not {request!r}")
+        raise QueryInvalid(
+            f"a region is a mapping of field to (min, max), not {request!r:.200}: give "
+            f"{{{schema.row_key_names[0]!r}: (min, max)}}, where None is no limit"
+        )
     _check_names(schema, request)
     fields = {field.name: field for field in schema.row_keys}
     ranges = {}
@@ -312,7 +316,9 @@ def checked_as_of(as_of: object, name: str = "as_of") -> int | datetime | None:
             ) from None
     if isinstance(as_of, bool) or not hasattr(as_of, "__index__"):
         raise QueryInvalid(
-            f"{name} must be a transaction number or a datetime with a time zone, not {as_of!r}"
+            f"{name} must be a transaction number or a datetime with a time zone, not {as_of!r}: "
+            f"for a time give {name}=datetime(2026, 1, 31, 12, tzinfo=UTC), for a number see "
+            "table.history()"
         )
     return index(as_of)
 
@@ -351,9 +357,11 @@ def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str,
     columns = tuple(columns)
     unknown = [name for name in columns if name not in schema.names]
     if unknown:
+        near = get_close_matches(str(unknown[0]), schema.columns, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
         raise QueryInvalid(
-            f"the table has no column {_first_few(map(repr, unknown))}; "
-            f"it has {_first_few(schema.columns)}"
+            f"the table has no column {_first_few(map(repr, unknown))}; {meant}"
+            f"{'I' if meant else 'i'}t has {_first_few(schema.columns)}"
         )
     if not columns or len(set(columns)) < len(columns):
         raise QueryInvalid(
@@ -369,10 +377,24 @@ def _first_few(names: Iterable[str]) -> str:
     return f"{', '.join(each[:_NAME_MAX] for each in every[:_NAMED_MAX])}{more}"
 
 
+def unknown_arguments(schema: Schema, given: Mapping[str, object]) -> QueryInvalid:
+    """Return the error for arguments of a query that there are not, such as names of fields."""
+    name, value = next(iter(given.items()))
+    if name in schema.row_key_names:
+        instead = f"a field of the row key is given by key={{{name!r}: {value!r:.100}}}"
+    elif name in schema.names:
+        instead = f'a condition on a field is where="{name} = ..."'
+    else:
+        instead = "rows are asked for by key, keys, range, regions, prefix and where"
+    return QueryInvalid(f"query() has no argument {name!r}: {instead}")
+
+
 def _check_names(schema: Schema, given: Mapping[str, object]) -> None:
     for name in given:
         if name not in schema.row_key_names:
-            hint = " (a value or sort key field: filter the result instead)"
+            hint = (
+                f" (a value or sort key field: filter the result instead, by where='{name} = ...')"
+            )
             raise QueryInvalid(
                 f'Key "{name}" was not a row key field in the table schema'
                 f"{hint if name in schema.names else ''}; "

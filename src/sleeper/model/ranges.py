@@ -123,7 +123,8 @@ def canonical_range(
     most = None if high is None else checked_value(field, high)
     if most is not None and least > most:
         raise QueryInvalid(
-            f"the range of {field.name!r} has its minimum {low!r} above its maximum {high!r}"
+            f"the range of {field.name!r} has its minimum {low!r} above its maximum {high!r}: "
+            "give the smaller one first"
         )
     if low is not None and not min_inclusive:
         following = next_value(kind, least)

@@ -222,7 +222,10 @@ class Schema(NotebookHtml):
             raise SchemaInvalid("the schema must be a JSON object with rowKeyFields")
         unknown = sorted(set(document) - set(_GROUPS))
         if unknown:
-            raise SchemaInvalid(f"unknown entries in the schema: {unknown}; known: {[*_GROUPS]}")
+            raise SchemaInvalid(
+                f"unknown entries in the schema: {unknown}; known: {[*_GROUPS]}. For a table "
+                "with the columns of data give row_keys=[...] too"
+            )
         groups = {ours: _read_fields(document, theirs) for theirs, ours in _GROUPS.items()}
         return cls(**groups, columns=_read_order(document))
 

@@ -660,6 +660,12 @@ def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise UrlInvalid(
+            f"{str(path)!r} cannot be a folder's path: it has half of a surrogate pair"
+        ) from None
     root = path.expanduser().absolute()
     if root.is_file():
         raise UrlInvalid(f"{root} is a file, and an instance is a folder: give the folder")

@@ -168,7 +168,10 @@ def add_table(
         TableAlreadyExists: the name is taken.
     """
     if index.by_name(record.name) is not None:
-        raise TableAlreadyExists(f"table {record.name!r} exists already; choose another name")
+        raise TableAlreadyExists(
+            f"table {record.name!r} exists already; choose another name, or "
+            f"open it by instance.table({record.name!r})"
+        )
     tree = tree_from_split_points(schema, split_points, new_id=new_id)
     first = InitialisePartitions(partitions=tuple(tree.partitions.values()))
     try:

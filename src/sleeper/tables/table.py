@@ -10,11 +10,18 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from sleeper.engine.rows import Rows, WholeTable
 from sleeper.errors import BadRequest, QueryInvalid, TableNotFound
-from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of, checked_max_age
+from sleeper.model.queries import (
+    NOT_GIVEN,
+    NotGiven,
+    RegionRequest,
+    checked_as_of,
+    checked_max_age,
+    unknown_arguments,
+)
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.open_table import TableHandle
@@ -205,6 +212,7 @@ class Table(TableHandle, WholeTable):
         as_of: int | datetime | None = None,
         ordered: bool = True,
         max_age: float | timedelta | None = None,
+        **unknown: Never,
     ) -> Rows:
         """Read rows by key or key range, in key order; all rows without either.
 
@@ -230,6 +238,7 @@ class Table(TableHandle, WholeTable):
             max_age: Seconds, or a `timedelta`: within so long after a look for newer commits this
                 handle does not look again, and may miss what other processes changed. None takes
                 the table's property; 0 looks (docs/buckets.md).
+            unknown: Names of fields are no arguments; they are refused with what to write.
 
         Returns:
             Rows with exactly the requested columns; they are read during iteration, or by
@@ -243,6 +252,8 @@ class Table(TableHandle, WholeTable):
 
         Source: rules QRY-1 to QRY-6, QRY-21, QRY-22.
         """
+        if unknown:
+            raise unknown_arguments(self.schema, unknown)
         version, age_s = checked_as_of(as_of), checked_max_age(max_age)
         query = checked_query(
             self.schema,

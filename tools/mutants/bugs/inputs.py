@@ -18,7 +18,25 @@ DICTS = ("tests/unit/engine/inputs/test_sources.py", "-k", "TestDicts")
 
 NESTED = ("tests/stories/test_nested_values.py", "-k", "not any_type")
 
+MISTAKES = ("tests/stories/test_first_mistakes.py",)
+
 BUGS = (
+    Bug(
+        name="days-are-numbers",
+        breaks="A date is compared with the number of its day, in silence.",
+        module="engine/sql/refusals.py",
+        right="    if compared is None:\n        return\n    name",
+        wrong="    if compared is None or 'Date32' in shown:\n        return\n    name",
+        tests=MISTAKES,
+    ),
+    Bug(
+        name="sums-of-days-refused",
+        breaks="A comparison with a date to which a number is added is refused.",
+        module="engine/sql/refusals.py",
+        right='_BEFORE: Final = r"(?<![\\w.])(?<![-+*/%] )"',
+        wrong='_BEFORE: Final = r"(?<![\\w.])"',
+        tests=MISTAKES,
+    ),
     Bug(
         name="zones-of-times-of-day-dropped",
         breaks="The time zone of a time of day is dropped.",

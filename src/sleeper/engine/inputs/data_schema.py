@@ -62,7 +62,9 @@ def schema_of(
         )
     for name, keys in (("row_keys", row_keys), ("sort_keys", sort_keys)):
         if keys is not None and (isinstance(keys, str) or not isinstance(keys, Iterable)):
-            raise BadRequest(f"{name} must be a list of names of fields, not {keys!r}")
+            raise BadRequest(
+                f"{name} must be a list of names of fields, not {keys!r}: give {name}=[{keys!r}]"
+            )
     options = CsvOptions.of(csv)
     if isinstance(given, Schema) or _is_json(given, has_keys=bool(row_keys)):
         if row_keys or sort_keys or options is not None:

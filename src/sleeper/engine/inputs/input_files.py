@@ -99,7 +99,8 @@ def _find_local(path: str, left_out: Callable[[str, set[str]], object]) -> list[
         if error.errno in _NO_PATH:
             raise InputNotFound(f"{shown(path)} cannot be a path here: {error.strerror}") from None
         raise
-    raise InputNotFound(f"there is no file or folder {shown(path)}")
+    where = "" if Path(path).is_absolute() else f"; relative paths begin at {Path.cwd()}"
+    raise InputNotFound(f"there is no file or folder {shown(path)}{where}")
 
 
 def log_left_out(folder: str, names: set[str]) -> None:

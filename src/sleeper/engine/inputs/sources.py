@@ -244,6 +244,12 @@ def open_source(
         return frame
     if is_frame(data):
         check_frame_names(data.columns)  # type: ignore[attr-defined]
+    if type(data).__name__ in ("Series", "ChunkedArray"):
+        name = getattr(data, "name", None) or arrow_schema.names[0]
+        raise BadRequest(
+            f"one {type(data).__name__} has values of one column, and no rows: give a frame, as by "
+            f"to_frame(), or a dict of columns, such as {{{name!r}: values}}"
+        )
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
         return _stream(data, arrow_schema)
     if hasattr(data, "__arrow_c_array__"):

@@ -52,7 +52,7 @@ def translated(what: str, columns: Iterable[str], scans: OpenScans | None = None
                 f"conditions on row keys, select fewer columns, or set TMPDIR to a folder with "
                 f"more room ({_shortened(text)})"
             ) from error
-        reason = _panic(text) if _is_panic(error) else _reason(text, [*columns])
+        reason = _panic(text) if _is_panic(error) else _reason(text, [*columns], what)
         raise QueryInvalid(f"{what}: {reason}") from None  # the reason has all that the cause says
 
 
@@ -98,60 +98,127 @@ _ELSEWHERE: Final = {
 }
 """Functions of other engines, whose names are like others that do something else."""
 
-_TIME_OF_DAY: Final = re.compile(r"Cannot infer common argument type .*\bTime(?:32|64)\(")
+_TIMES: Final = {
+    "Date": "a date, such as DATE '2026-01-31'",
+    "Timestamp": "a timestamp, such as TIMESTAMP '2026-01-31 12:00:00'",
+    "Time": "the text of a time of day, such as '12:00:00'",
+}
 
 
-def _reason(text: str, columns: Sequence[str]) -> str:
-    if _AGGREGATE.search(text):
-        return (
-            "a condition is about one row, and cannot have functions over many rows such as "
-            "count(*): use Table.sql() with GROUP BY and HAVING"
-        )
-    if _NUL_IN_NAME in text:
-        return "a column of the result has a zero byte in its name: name it, as in SELECT ... AS a"
-    if NOT_FINITE in text:
-        return NOT_FINITE
+def time_text(kind: str) -> str:
+    """Return how a value of a type of DataFusion, such as Date32, is written in SQL."""
+    return next(text for start, text in _TIMES.items() if kind.startswith(start))
+
+
+_KIND: Final = r"([A-Z]\w*(?:\([^)]*\))?)"
+_UNLIKE: Final = re.compile(
+    rf"Cannot infer common argument type for comparison operation {_KIND} \S.*? {_KIND}"
+)
+_IS_TIME_OF_DAY: Final = re.compile(r"Time(?:32|64)\(")
+_OF_MANY_ROWS: Final = (
+    "a condition is about one row, and cannot have functions over many rows such as count(*): use "
+    "Table.sql() with GROUP BY and HAVING"
+)
+_NAMED_BY_NUL: Final = (
+    "a column of the result has a zero byte in its name: name it, as in SELECT ... AS a"
+)
+_SEVERAL_LISTS: Final = (
+    "it has several lists (IN) of one column, which are compared as they are written, and then "
+    "coalesce, nvl, nvl2, now, current_date and arrow_cast are not known: use CASE and CAST, or "
+    "one list"
+)
+_KNOWN: Final = (
+    (_AGGREGATE, _OF_MANY_ROWS),
+    (re.compile(_NUL_IN_NAME), _NAMED_BY_NUL),
+    (re.compile(re.escape(NOT_FINITE)), NOT_FINITE),
+    (_ONLY_REWRITTEN, _SEVERAL_LISTS),
+)
+"""What DataFusion says, and what to say in its place."""
+
+
+def _reason(text: str, columns: Sequence[str], what: str) -> str:
+    """Return what is wrong, and what to do, from what DataFusion says of it."""
+    for found, reason in _KNOWN:
+        if found.search(text):
+            return reason
     called = _NO_FUNCTION.search(text)
-    if called and called["name"].lower() in _ELSEWHERE:
+    if called:
         name = called["name"].lower()
-        return f"there is no function {name}() here: {_ELSEWHERE[name]}"
+        return f"there is no function {name}() here: {_ELSEWHERE.get(name) or _similar(text)}"
     missing = _NO_FIELD.search(text)
     if missing:
         name = missing["name"].rpartition(".")[2].strip('"') if columns else missing["name"]
-        return no_such_column(name, columns)
-    if _ONLY_REWRITTEN.search(text):
+        return no_such_column(name, columns, what)
+    return _shortened(text) + _advice(text, columns, what)
+
+
+def _advice(text: str, columns: Sequence[str], what: str) -> str:
+    """Return what to do besides what DataFusion says; nothing where nothing is known."""
+    unlike = _UNLIKE.search(text)
+    if unlike and any(map(_IS_TIME_OF_DAY.match, unlike.groups())):
         return (
-            "it has several lists (IN) of one column, which are compared as they are written, and "
-            "then coalesce, nvl, nvl2, now, current_date and arrow_cast are not known: use CASE "
-            "and CAST, or one list"
+            ". Compare a time of day with its text, such as at > '12:00:00', or with "
+            "arrow_cast('12:00:00', 'Time64(Microsecond)')"
         )
-    if _TIME_OF_DAY.search(text):
-        return (
-            f"{_shortened(text)}. Compare a time of day with its text, such as at > '12:00:00', or "
-            "with arrow_cast('12:00:00', 'Time64(Microsecond)')"
-        )
+    if unlike:
+        times = [kind for kind in unlike.groups() if re.match("Date|Time", kind)]
+        wanted = time_text(times[0]) if times else "CAST(column AS type)"
+        return f". Compare values of one type: write {wanted}"
+    if "ParserError(" in text and (quoting := _quoting(columns)):
+        return f".{quoting}"
+    if "ParserError(" in text and what.startswith("where="):
+        return ". A condition is what stands after WHERE in SQL, such as n > 1 AND name = 'a'"
     if "Cast error: Cannot cast string" in text:
         return (
-            f"{_shortened(text)}. Compare a column with values of its type: text is in single "
+            ". Compare a column with values of its type: text is in single "
             "quotes; try_cast(column AS type) is null where a value does not fit"
         )
-    return _shortened(text)
+    return ""
 
 
-def no_such_column(name: str, columns: Sequence[str]) -> str:
-    """Return what to say where no column has a name: similar names, or those that there are."""
+def _similar(text: str) -> str:
+    """Return what DataFusion says of similar functions."""
+    found = re.search(r"Did you mean '(\w+)'", text)
+    return f"did you mean {found[1]}()?" if found else "the functions are those of DataFusion"
+
+
+def no_such_column(name: str, columns: Sequence[str], what: str = "") -> str:
+    """Return what to say where no column has a name: similar names, or those that there are.
+
+    Args:
+        name: What was taken for a column.
+        columns: The names of all columns.
+        what: The statement or condition.
+    """
+    if name in columns:
+        return (
+            f"the column {name!r} is not known at this place: a part of FROM cannot use columns of "
+            "another part; unnest a column in the list of SELECT, as in unnest(tags)"
+        )
+    if f'"{name}"' in what:
+        return (
+            f"no column {name!r}: names are in double quotes, and a text is in single ones: "
+            f"write '{name}' for the text. {_columns_like(name, columns)}"
+        )
+    return (
+        f"no column {name!r}; {_columns_like(name, columns)} Names are case-sensitive, and text is "
+        "in single quotes"
+    )
+
+
+def _columns_like(name: str, columns: Sequence[str]) -> str:
+    """Return the columns whose names are similar, or those that there are, and how to quote."""
     plain = {column.casefold(): column for column in columns}
     near = [plain[each] for each in get_close_matches(name.casefold(), plain, n=3)]
     if near:
-        advice = f"did you mean {' or '.join(map(repr, near))}?"
-    else:
-        advice = f"there are {', '.join(columns[:20])}."
-    quoted = any(not each.isidentifier() for each in near)
-    quotes = ' Quote names with signs, as in "a.b".' if quoted else ""
-    return (
-        f"no column {name!r}; {advice}{quotes} Names are case-sensitive, and text is in single "
-        "quotes"
-    )
+        return f"did you mean {' or '.join(map(repr, near))}?{_quoting(near)}"
+    return f"there are {', '.join(columns[:20])}.{_quoting(columns)}"
+
+
+def _quoting(columns: Sequence[str]) -> str:
+    """Return how columns are quoted, if there is one that must be."""
+    odd = [each for each in columns if not each.isidentifier()]
+    return f' Quote names with spaces or signs, as in "{odd[0]}".' if odd else ""
 
 
 def shortened(text: object) -> object:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from sleeper.engine.sql.failures import time_text
 from sleeper.engine.sql.plans import BARRIER, STORED, node_class
 from sleeper.errors import QueryInvalid
 
@@ -48,6 +49,62 @@ def check_written(text: str, frame: Any, what: str) -> None:
             f"{what}: IS DISTINCT FROM takes AND, OR and comparisons that follow it for its right "
             "side: write it in parentheses, such as (a IS DISTINCT FROM b) AND c"
         )
+
+
+def check_times(frame: Any, what: str) -> None:
+    """Check that no date, time or timestamp is compared with a number, which DataFusion counts by.
+
+    Args:
+        frame: The statement or condition as a frame of DataFusion, which is not optimized yet.
+        what: It for messages.
+
+    Raises:
+        QueryInvalid: one is.
+    """
+    shown = frame.logical_plan().display_indent_schema()
+    kinds: dict[str, set[str]] = {}
+    for name, kind in _COLUMN_KIND.findall(shown):
+        kinds.setdefault(name, set()).add(kind)
+    times = [name for name, found in kinds.items() if all(map(_IS_TIME.match, found))]
+    if not times:
+        return
+    numbers = [name for name, found in kinds.items() if all(map(_IS_NUMBER.match, found))]
+    time, number = _one_of(times), rf"(?:{_NUMBER}|{_one_of(numbers)})"
+    compared = re.search(
+        rf"{_BEFORE}{time} (?:{_COMPARISON} {number}{_AFTER}|(?:NOT )?IN \(\[{_NUMBER}"
+        rf"|(?:NOT )?BETWEEN (?:(?:(?!AND )\S+ )+AND )?{number}{_AFTER})"
+        rf"|{_BEFORE}{number} {_COMPARISON} {time}{_AFTER}",
+        shown,
+    )
+    if compared is None:
+        return
+    name = next(each for each in times if re.search(rf"\b{re.escape(each)}(?!\w)", compared[0]))
+    kind = min(kinds[name])
+    quoted = name if name.isidentifier() else f'"{name}"'
+    number_type = "Int32" if kind in ("Date32", "Time32") else "Int64"
+    raise QueryInvalid(
+        f"{what}: column {name!r} has times, and is compared with a number: write "
+        f"{time_text(kind)}. For the number that it is stored as, write "
+        f"arrow_cast({quoted}, '{number_type}')"
+    )
+
+
+_COLUMN_KIND: Final = re.compile(r"[\[,] ?([^\[\],]+?):([A-Z]\w*(?:\([^)]*\))?)(?:;N)?(?=[,\]])")
+"""The columns of each node of a plan as DataFusion shows them, each with its type."""
+
+_IS_TIME: Final = re.compile(r"Date|Time")
+_IS_NUMBER: Final = re.compile(r"U?Int|Float|Decimal")
+_NUMBER: Final = r"(?:U?Int\d+|Float\d+|Decimal\d+)\([^)]*\)"
+_COMPARISON: Final = r"(?:=|!=|<|<=|>|>=|IS (?:NOT )?DISTINCT FROM)"
+_BEFORE: Final = r"(?<![\w.])(?<![-+*/%] )"
+_AFTER: Final = r"(?![\w.])(?! [-+*/%])"
+"""What stands beside a whole side of a comparison: no operator that takes it first."""
+
+
+def _one_of(names: Sequence[str]) -> str:
+    """Return a pattern for one of some columns, with or without its table."""
+    every = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return rf"(?:[^\s()\[\],]+\.)?(?:{every or '(?!)'})"
 
 
 def check_planned(frame: Any, plan: Any, what: str) -> None:

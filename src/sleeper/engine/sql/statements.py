@@ -43,7 +43,7 @@ from sleeper.engine.sql.float_aggregates import (
     rewritten,
 )
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, joins_lists
-from sleeper.engine.sql.refusals import check_planned, check_written
+from sleeper.engine.sql.refusals import check_planned, check_times, check_written
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
 from sleeper.engine.sql.table_scan import ScannedTable, spooled
 from sleeper.errors import QueryInvalid
@@ -212,6 +212,7 @@ class Statement:
                     raise QueryInvalid(f"{text} ({self._what})") from None
                 raise
             check_written(self._planned_text, self._frame, self._what)
+            check_times(self._frame, self._what)
             self._logical = self._session.plan(self._frame)
             check_planned(self._frame, self._logical, self._what)
             is_direct = self._session.direct(self._logical) is not None
@@ -435,6 +436,7 @@ def _planned(
         frame = session.view(table.name).filter(where)
         _refuse_subqueries(frame, what)
         check_written(where, frame, what)
+        check_times(frame, what)
         plan = session.plan(frame)
         check_planned(frame, plan, what)
     except BaseException:

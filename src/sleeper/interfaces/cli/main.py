@@ -56,6 +56,19 @@ _COMMANDS = {
 """What each command does. A command is in the module of its name."""
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("list", "ls", "tables"), "table list"),
+    **dict.fromkeys(("add", "create", "new"), "table add"),
+    **dict.fromkeys(("show", "describe", "schema", "info"), "table show"),
+    **dict.fromkeys(("drop", "rm", "remove"), "table delete"),
+    **dict.fromkeys(("load", "insert", "import", "put", "copy"), "ingest"),
+    **dict.fromkeys(("select", "execute"), "sql"),
+    **dict.fromkeys(("get", "find", "scan", "cat"), "query"),
+    **dict.fromkeys(("vacuum", "optimize"), "compact"),
+}
+"""The commands for what others, and tools like this one, are called by."""
+
+
 class LazyCommands(click.Group):
     """A group that imports a command when it is called."""
 
@@ -81,6 +94,11 @@ class LazyCommands(click.Group):
         except click.UsageError:
             if (answer := answer_to(args[0])) is not None:
                 raise click.UsageError(answer, ctx) from None
+            if args[0] in _ELSEWHERE:
+                raise click.UsageError(
+                    f"No such command {args[0]!r}. Did you mean 'sleeper {_ELSEWHERE[args[0]]}'?",
+                    ctx,
+                ) from None
             near = get_close_matches(args[0], _COMMANDS, n=1)
             if not near:
                 raise

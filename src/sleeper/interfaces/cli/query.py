@@ -193,7 +193,28 @@ _FIRST_ROWS = 20
 _PART_ROWS = 1000
 
 
-@click.command()
+class _Query(click.Command):
+    """The command, which says where a key without its option belongs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read arguments; more than one that is no option is likely a key."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            found = _UNEXPECTED.fullmatch(error.message)
+            if found is None:
+                raise
+            raise click.UsageError(
+                f"{found[1]} is not an option: a row key is --key FIELD={found[1]}, a range "
+                "--range FIELD=MIN,MAX, a condition --where CONDITION",
+                ctx,
+            ) from None
+
+
+_UNEXPECTED = re.compile(r"Got unexpected extra arguments? \((.*)\)")
+
+
+@click.command(cls=_Query)
 @click.argument("table", shell_complete=complete_tables)
 @question_options
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")

@@ -41,6 +41,7 @@ from sleeper.model.formats.query_json import regions_to_json
 from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
+from sleeper.model.other_names import OF_INSTANCE, OF_TABLE, no_such_attribute
 from sleeper.model.queries import (
     NOT_GIVEN,
     asked_by,
@@ -541,7 +542,7 @@ def not_offered(remote: object, local: type, what: str, name: str) -> Exception:
             f"{what} of a server has no {name!r}: open the instance itself, by its folder or "
             "bucket, as in sleeper.connect('/data/my-instance')"
         )
-    return AttributeError(f"{type(remote).__name__!r} has no attribute {name!r}")
+    return no_such_attribute(remote, name, OF_TABLE if local is Table else OF_INSTANCE)
 
 
 def path_of_table(name: str) -> str:

@@ -35,7 +35,7 @@ def test_a_panic_is_an_error_of_the_statement_that_says_what_to_do(error):
     [
         ("LEN", "ln", r"no function len\(\) here: use length\(text\)"),
         ("date", "tan", r"use CAST\(time AS DATE\)"),
-        ("lenght", "length", "Did you mean 'length'"),
+        ("lenght", "length", r"no function lenght\(\) here: did you mean length\(\)\?"),
     ],
 )
 def test_a_function_of_other_databases_is_answered_with_what_does_the_same(name, near, words):

@@ -1,0 +1,269 @@
+"""The first mistakes of a new user: each message says what happened, and what to do next."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import date
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import sleeper
+from sleeper.errors import BadRequest, QueryInvalid, SleeperError
+from sleeper.interfaces.rest.app import make_app
+from tests.unit.interfaces.command_line import sleeper as command
+from tests.unit.interfaces.rest.running_server import running_server
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us")),
+        ("clock", pa.time64("us")),
+        ("price", pa.float64()),
+        ("Unit price", pa.decimal128(6, 2)),
+        ("status", pa.string()),
+    ]
+)
+
+
+@pytest.fixture
+def instance(tmp_path):
+    with sleeper.connect(tmp_path / "instance", create=True) as opened:
+        table = opened.create_table("orders", SCHEMA, row_keys=["id"])
+        table.ingest([{"id": 7, "day": date(2026, 1, 31), "status": "F"}])
+        yield opened
+
+
+@pytest.fixture
+def table(instance):
+    return instance.table("orders")
+
+
+MISTAKES = {
+    "a part of a column's name": (
+        lambda i, t: t.query(key=7, columns=["statu"]),
+        "no column 'statu'; did you mean 'status'\\? It has",
+    ),
+    "a key as text": (lambda i, t: t.query(key="7"), "an integer of 64 bits; give 7"),
+    "a key as float": (lambda i, t: t.query(key=7.0), "an integer of 64 bits; give 7"),
+    "a key field as argument": (
+        lambda i, t: t.query(id=7),
+        "no argument 'id': a field of the row key is given by key={'id': 7}",
+    ),
+    "a value field as argument": (
+        lambda i, t: t.query(status="F"),
+        "no argument 'status': a condition on a field is where=\"status = ...\"",
+    ),
+    "another argument": (lambda i, t: t.query(top=5), "no argument 'top': rows are asked for by"),
+    "a key on a value field": (
+        lambda i, t: t.query(key={"status": "F"}),
+        "filter the result instead, by where='status = ...'",
+    ),
+    "a range without its field": (
+        lambda i, t: t.query(range=(1, 2)),
+        r"give {'id': \(min, max\)}, where None is no limit",
+    ),
+    "a range the wrong way round": (
+        lambda i, t: t.query(range={"id": (9, 1)}),
+        "give the smaller one first",
+    ),
+    "one value for keys": (lambda i, t: t.query(keys=5), "For one key give key=..., or keys="),
+    "no value among keys": (
+        lambda i, t: t.query(keys=[1, None, 3]),
+        "1 of 3 keys .* leave None out",
+    ),
+    "a time as text": (
+        lambda i, t: t.query(as_of="2026-01-01"),
+        r"for a time give as_of=datetime\(2026",
+    ),
+    "a version that is not there": (
+        lambda i, t: t.query(as_of=99),
+        "no transaction 99; the newest is 2",
+    ),
+    "a condition that is not whole": (
+        lambda i, t: t.query(where="price >"),
+        'found: EOF. Quote names with spaces or signs, as in "Unit price"',
+    ),
+    "a text in double quotes": (
+        lambda i, t: t.query(where='status = "F"'),
+        "a text is in single ones: write 'F' for the text",
+    ),
+    "a name with a space": (
+        lambda i, t: i.sql("SELECT Unit price FROM orders"),
+        "no column 'Unit'; .* Quote names with spaces or signs, as in \"Unit price\"",
+    ),
+    "a misspelt function": (
+        lambda i, t: i.sql("SELECT lenght(status) FROM orders"),
+        r"no function lenght\(\) here: did you mean length\(\)\?",
+    ),
+    "a column in another part of FROM": (
+        lambda i, t: i.sql("SELECT * FROM orders, unnest([id])"),
+        "'id' is not known at this place: a part of FROM cannot use columns of another part",
+    ),
+    "a Series of pandas": (
+        lambda i, t: t.ingest(pd.Series([1])),
+        r"give a frame, as by to_frame\(\)",
+    ),
+    "a Series of polars": (
+        lambda i, t: t.ingest(pl.Series("price", [1.0])),
+        r"a dict of columns, such as {'price': values}",
+    ),
+    "a column of Arrow": (lambda i, t: t.ingest(pa.chunked_array([[1]])), "such as {'id': values}"),
+    "a file that is not there": (lambda i, t: t.ingest("no.csv"), "relative paths begin at /"),
+    "a table that is there": (
+        lambda i, t: i.create_table("orders", SCHEMA, row_keys=["id"]),
+        r"or open it by instance.table\('orders'\)",
+    ),
+    "a name for row keys": (
+        lambda i, t: i.create_table("z", SCHEMA, row_keys="id"),
+        r"not 'id': give row_keys=\['id'\]",
+    ),
+    "data without row keys": (
+        lambda i, t: i.create_table("z", {"a": 1}),
+        r"with the columns of data give row_keys=\[...\] too",
+    ),
+    "a column by brackets": (lambda i, t: t["price"], r"no \['price'\]: .* query\(columns="),
+    "a row by its number": (lambda i, t: t[3], r"no \[3\]: .* head\(\)"),
+    "iteration over a table": (lambda i, t: [*t], r"use table.rows\(\)"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_what_to_do(instance, table, mistake):
+    """And nothing is changed."""
+    do, words = MISTAKES[mistake]
+
+    with pytest.raises(SleeperError, match=words):
+        do(instance, table)
+
+    assert len(instance.tables()) == 1
+    assert table.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("get_table", "use table('NAME')"),
+        ("drop_table", "use delete_table('NAME')"),
+        ("read_table", "use table('NAME')"),
+        ("list_tables", "use tables()"),
+        ("create_tabel", "did you mean create_table"),
+        ("orders", "opened by table('orders')"),
+    ],
+)
+def test_names_of_others_are_answered_with_ours(instance, name, instead):
+    """Here and by a client of a server."""
+    with running_server(make_app(instance)) as url, sleeper.connect(url, token="unused") as remote:
+        for opened in (instance, remote):
+            with pytest.raises(AttributeError) as missing:
+                getattr(opened, name)
+            assert instead in str(missing.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("insert", "use ingest(ROWS)"),
+        ("find", "use query("),
+        ("to_panda", "did you mean to_pandas"),
+        ("price", "query(columns=['price'])"),
+    ],
+)
+def test_names_of_other_tables_are_answered_with_ours(instance, table, name, instead):
+    """Here and by a client of a server."""
+    with running_server(make_app(instance)) as url, sleeper.connect(url, token="unused") as remote:
+        for opened in (table, remote.table("orders")):
+            with pytest.raises(AttributeError) as missing:
+                getattr(opened, name)
+            assert instead in str(missing.value)
+
+
+def test_what_libraries_ask_for_is_absent_without_advice(instance, table):
+    """A table can be pickled and copied, and is nothing that it is not."""
+    for opened in (instance, table):
+        with pytest.raises(AttributeError, match=r"no attribute '__array_interface__'$"):
+            opened.__array_interface__  # noqa: B018 - asked for, not used
+        assert not hasattr(opened, "_ipython_canary_method_should_not_exist_")
+    assert pickle.loads(pickle.dumps(table)).count() == 1
+
+
+NUMBERS_FOR_TIMES = [
+    ("day > 5", "'day' has times, .* DATE '2026-01-31'.* arrow_cast.day, 'Int32'"),
+    ("5.5 <= at", "'at' has times, .* TIMESTAMP '2026-01-31 12:00:00'.* arrow_cast.at, 'Int64'"),
+    ("NOT day = -20230101", "'day' has times"),
+    ("day IN (1, 2)", "'day' has times"),
+    ("day NOT BETWEEN 1 AND 20260101", "'day' has times"),
+    ("day BETWEEN DATE '2026-01-01' AND 20260101", "'day' has times"),
+    ("clock = 12", "'clock' has times, .* '12:00:00'.* arrow_cast.clock, 'Int64'"),
+    ("at > price", "'at' has times"),
+    ('"Unit price" < day', "'day' has times"),
+    ("id > 5 OR at IS DISTINCT FROM 5", "'at' has times"),
+]
+
+
+_SAID_WHERE_DATAFUSION_REFUSES = (
+    "Cannot infer .*(write a (date|timestamp), such as|Compare a time of day with its text)"
+)
+
+
+@pytest.mark.parametrize(("condition", "words"), NUMBERS_FOR_TIMES)
+def test_a_time_is_not_compared_with_a_number(instance, table, condition, words):
+    """DataFusion counts days or microseconds, so that 20260131 is a day 55,000 years from now."""
+    for ask in (
+        lambda: table.count(where=condition),
+        lambda: instance.sql(f"SELECT count(*) FROM orders WHERE {condition}"),
+        lambda: instance.sql(f"SELECT {condition} AS yes FROM orders"),
+        lambda: instance.sql(f"SELECT o.id FROM (SELECT * FROM orders) AS o WHERE {condition}"),
+    ):
+        with pytest.raises(QueryInvalid, match=f"{words}|{_SAID_WHERE_DATAFUSION_REFUSES}"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("day > '2026-01-01' AND id > 5", 1),
+        ("day = DATE '2026-01-31'", 1),
+        ("day IN ('2026-01-31', '2026-02-01') AND price IS NULL", 1),
+        ("arrow_cast(day, 'Int32') > 5", 1),
+        ("date_part('year', day) > 5", 1),
+        ("day - DATE '2026-01-01' = 30 OR id = 7", 1),
+        ("day - 5 < day OR id = 7", 1),
+        ("day > day - INTERVAL '5 days' AND 5 < id", 1),
+        ("price IS NULL AND (day BETWEEN day AND day AND 5 < id)", 1),
+        ("status = 'day > 5' OR at IS NULL", 1),
+        ("(CASE WHEN day IS NULL THEN 0 ELSE 6 END) > 5", 1),
+    ],
+)
+def test_times_are_compared_with_times(instance, table, condition, rows):
+    """And what is made of a time with numbers."""
+    assert table.count(where=condition) == rows
+    assert instance.sql(f"SELECT * FROM orders WHERE {condition}").count() == rows
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (("list",), "Did you mean 'sleeper table list'?"),
+        (("describe", "orders"), "Did you mean 'sleeper table show'?"),
+        (("load", "orders", "a.csv"), "Did you mean 'sleeper ingest'?"),
+        (("query", "orders", "7"), "7 is not an option: a row key is --key FIELD=7"),
+        (("query", "orders", "7", "x"), "--key FIELD=7 x"),
+    ],
+)
+def test_the_command_line_says_what_was_meant(instance, typed, words):
+    """Commands of others, and a key without its option."""
+    result = command(*typed, "--instance", instance.url)
+
+    assert result.exit_code == 2
+    assert words in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("where", ["s3://b/\ud800", "s3://\ud800/x", "/tmp/\ud800"])
+def test_half_of_a_surrogate_pair_is_no_place(where):
+    """It is bad input, and no failure of storage."""
+    with pytest.raises(BadRequest):
+        sleeper.connect(where)
