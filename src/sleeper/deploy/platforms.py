@@ -19,10 +19,21 @@ from sleeper.model.jobs.platforms import (
 )
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.stacks import OPTIONAL_STACKS, StackName
+from sleeper.spark.submit.conf_check import conf_failures
 from sleeper.spark.submit.configured_clusters import configured_disks
-from sleeper.spark.submit.effective_conf import effective_spark_conf, platform_setting
-from sleeper.spark.submit.eks import Eks
-from sleeper.spark.submit.emr import emr_setting_failures, release_failures, type_failures
+from sleeper.spark.submit.effective_conf import Platform as SparkPlatform
+from sleeper.spark.submit.effective_conf import (
+    effective_spark_conf,
+    platform_setting,
+    setting_properties,
+)
+from sleeper.spark.submit.eks import FARGATE_SIZES, Eks
+from sleeper.spark.submit.emr import (
+    emr_setting_failures,
+    fit_failures,
+    release_failures,
+    type_failures,
+)
 from sleeper.spark.submit.emr_serverless import EmrServerless, size_failures
 
 _TABLES: Final = "sleeper.table.bulk.import.emr."
@@ -132,7 +143,8 @@ def _serverless_failures(properties: InstanceProperties) -> list[str]:
     cluster = EmrServerless(
         application_id="", execution_role_arn="", release=clusters.serverless_release
     )
-    failures = cluster.failures(effective_spark_conf("emr-serverless", properties, _NO_JOB))
+    conf = effective_spark_conf("emr-serverless", properties, _NO_JOB)
+    failures = [*_conf_failures("emr-serverless", properties), *cluster.failures(conf)]
     if not clusters.serverless_is_ready:
         return failures
     sizes = {
@@ -156,17 +168,29 @@ def _serverless_failures(properties: InstanceProperties) -> list[str]:
 
 def _emr_failures(properties: InstanceProperties) -> list[str]:
     table = TableProperties({}, properties)
-    failures = emr_setting_failures(
-        lambda name: platform_setting(f"{_TABLES}{name}", table, _NO_JOB)
-    )
-    return [*failures, *configured_disks(properties).failures()]
+
+    def setting(name: str) -> str:
+        return platform_setting(f"{_TABLES}{name}", table, _NO_JOB)
+
+    return [
+        *_conf_failures("emr", properties),
+        *emr_setting_failures(setting),
+        *fit_failures(setting, effective_spark_conf("emr", properties, _NO_JOB)),
+        *configured_disks(properties).failures(),
+    ]
 
 
 def _persistent_failures(properties: InstanceProperties) -> list[str]:
     release = f"{PERSISTENT_EMR.family}.release.label"
+
+    def setting(name: str) -> str:
+        return properties.text(f"{PERSISTENT_EMR.family}.{name}") or ""
+
     return [
         *release_failures(properties.clusters.persistent_release, release),
-        *type_failures(lambda name: properties.text(f"{PERSISTENT_EMR.family}.{name}") or ""),
+        *_conf_failures("emr", properties),
+        *type_failures(setting),
+        *fit_failures(setting, effective_spark_conf("emr", properties, _NO_JOB)),
         *configured_disks(properties).failures(),
     ]
 
@@ -177,7 +201,17 @@ def _eks_failures(properties: InstanceProperties) -> list[str]:
         named = f"{EKS.family}.cluster.type is {clusters.eks_type}"
         return [f"{named}, but a deployment makes clusters with Fargate alone: say FARGATE"]
     cluster = Eks(state_machine_arn="", executor_storage=clusters.eks_executor_storage)
-    return cluster.failures(effective_spark_conf("eks", properties, _NO_JOB))
+    conf = effective_spark_conf("eks", properties, _NO_JOB)
+    return [*_conf_failures("eks", properties), *cluster.failures(conf)]
+
+
+def _conf_failures(platform: SparkPlatform, properties: InstanceProperties) -> list[str]:
+    """Say what is wrong with Spark's settings for jobs that set none."""
+    return conf_failures(
+        platform,
+        effective_spark_conf(platform, properties, _NO_JOB),
+        properties=setting_properties(platform, properties),
+    )
 
 
 _FACTS: Final[
@@ -200,16 +234,6 @@ _CHECKS: Final[Mapping[Platform, Callable[[InstanceProperties], list[str]]]] = {
 #
 # The sizes of tasks that Fargate has.
 
-_SIZES: Final = {
-    256: (512, 1024, 2048),
-    512: range(1024, 4096 + 1, 1024),
-    1024: range(2048, 8192 + 1, 1024),
-    2048: range(4096, 16384 + 1, 1024),
-    4096: range(8192, 30720 + 1, 1024),
-    8192: range(16384, 61440 + 1, 4096),
-    16384: range(32768, 122880 + 1, 8192),
-}
-
 
 def size_failure(cpu: int, memory_mb: int) -> str | None:
     """Say why Fargate has no task of a size; None if it has.
@@ -217,11 +241,10 @@ def size_failure(cpu: int, memory_mb: int) -> str | None:
     >>> size_failure(2048, 4096) is None
     True
     """
-    allowed = _SIZES.get(cpu)
+    allowed = FARGATE_SIZES.get(cpu)
     if allowed is None:
-        return (
-            f"Fargate has no task with {cpu} processor units, only {', '.join(map(str, _SIZES))}."
-        )
+        units = ", ".join(map(str, FARGATE_SIZES))
+        return f"Fargate has no task with {cpu} processor units, only {units}."
     if memory_mb in allowed:
         return None
     near = min(allowed, key=lambda each: (abs(each - memory_mb), each))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..bug import Bug
 
 _STORIES = ("tests/stories/test_bulk_import_jobs.py",)
+_BAD_JOBS = ("tests/unit/spark/submit/test_bad_jobs.py",)
 _STACKS = ("tests/deploy/stacks/test_bulk_import.py",)
 
 BUGS = (
@@ -63,5 +64,71 @@ BUGS = (
         right='        {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}},\n',
         wrong="",
         tests=_STACKS,
+    ),
+    Bug(
+        name="misspelt-spark-settings-pass",
+        breaks="A misspelt setting of Spark is passed on, and does nothing.",
+        module="spark/submit/spark_settings.py",
+        right="and (near := one_slip_away(name, known))",
+        wrong="and (near := name if name in known else None)",
+        tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="values-of-any-kind",
+        breaks="A setting of Spark may be a number that is none, below its least, or no size.",
+        module="spark/submit/spark_settings.py",
+        right="if number is not None and (self.least is None or number >= self.least):",
+        wrong="if number is None or (self.least is None or number >= self.least):",
+        tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="executors-larger-than-machines",
+        breaks="An executor is asked for that fits no machine of EMR's cluster.",
+        module="spark/submit/emr.py",
+        right="if size_mib > machine.containers_mib:",
+        wrong="if size_mib > 2 * machine.memory_mib:",
+        tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="driver-not-on-executors-machines",
+        breaks="A driver on EMR is not looked at, though it runs beside the executors.",
+        module="spark/submit/emr.py",
+        right="""        for role in ("driver", "executor"):
+            yield from _misfits""",
+        wrong="""        for role in ("executor",):
+            yield from _misfits""",
+        tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="pods-with-too-few-cores",
+        breaks="Fargate gives a pod more processors, at their price, than were asked for.",
+        module="spark/submit/eks.py",
+        right="    if mib / 1024 > most:\n",
+        wrong="    if mib / 1024 > largest:\n",
+        tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="no-memory-for-python",
+        breaks="Executors have no memory for the Python workers that rows pass through.",
+        module="spark/submit/conf_check.py",
+        right="least = max(_OVERHEAD_MIB_MIN, workers * _WORKER_MIB)",
+        wrong="least = 0",
+        tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="settings-of-the-platform-pass",
+        breaks="A job sets where it runs, though its queue or --submit says it.",
+        module="spark/submit/submission_check.py",
+        right="if name in owned and (name, text.strip().lower()) not in _AS_IT_IS:",
+        wrong="if name in owned and (name, text.strip().lower()) in _AS_IT_IS:",
+        tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="max-below-min-executors",
+        breaks="A job asks for fewer executors at most than at least.",
+        module="spark/submit/conf_check.py",
+        right="if count is not None and most is not None and count > most:",
+        wrong="if count is not None and most is not None and count < -most:",
+        tests=_BAD_JOBS,
     ),
 )

@@ -8,7 +8,7 @@ without effect. No name of upstream's is that close to a name that is known here
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, Final
@@ -123,14 +123,22 @@ def _misplaced(
             advice = f"The default of all tables is {default}." if default in known else ""
             return f"{name} is a property of a table, not of the instance. {advice}".strip()
         return f"{name} is a property of the instance, not of a table."
-    near = _one_slip_away(name, known)
+    near = one_slip_away(name, known, prefixes=("", PREFIX, TABLE_PREFIX))
     return f"{name} is not a property. Did you mean {near}?" if near else None
 
 
-def _one_slip_away(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that differs in one character, case, separators or the prefix."""
+def one_slip_away(
+    name: str, known: Iterable[str], *, prefixes: Sequence[str] = ("",)
+) -> str | None:
+    """Return the known name that differs in one character, case or separators; None without one.
+
+    Args:
+        name: What somebody wrote.
+        known: All names that there are.
+        prefixes: What may have been left out before the name.
+    """
     spelt = _letters(name)
-    tries = (spelt, _letters(PREFIX) + spelt, _letters(TABLE_PREFIX) + spelt)
+    tries = tuple(_letters(each) + spelt for each in prefixes)
     for each in known:
         letters = _letters(each)
         if letters in tries or _differ_in_one(spelt, letters):

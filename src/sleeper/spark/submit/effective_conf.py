@@ -7,7 +7,6 @@ container of the same size is divided the other way round.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -15,6 +14,7 @@ from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.deployment import REGION
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.known_properties.value_kinds import TABLE_DEFAULT_PREFIX, TABLE_PREFIX
+from sleeper.spark.submit.spark_settings import mib_of
 
 Platform = Literal["spark-submit", "kubernetes", "eks", "emr", "emr-serverless"]
 
@@ -109,8 +109,6 @@ _DRIVER_VARIABLES: Final[Mapping[Platform, str]] = {
     "emr-serverless": "spark.emr-serverless.driverEnv.",
 }
 _OURS: Final = {RELEASE_LABEL: "emr-spark-8.0.0"}  # Spark 4.0; emr-7 has 3.5, which is too old
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
-_MIB = {"k": 1 / 1024, "m": 1, "": 1, "g": 1024, "t": 1024 * 1024}
 _OVERHEAD_MIB_MIN, _OVERHEAD_SHARE = 384, 0.1  # Spark's own, where nothing is set
 
 
@@ -124,10 +122,13 @@ def effective_spark_conf(
 
     Source: rule BLK-4.
     """
-    chosen = dict(DEFAULTS[platform])
-    for family in _FAMILIES[platform]:
-        chosen |= _of_family(family, instance.values)
-    return dict(sorted({**chosen, **job.spark_conf}.items()))
+    given = {name: text for name, (text, _) in _given(platform, instance).items()}
+    return dict(sorted({**DEFAULTS[platform], **given, **job.spark_conf}.items()))
+
+
+def setting_properties(platform: Platform, instance: InstanceProperties) -> dict[str, str]:
+    """Return the property that gives each setting of Spark, where one of the instance does."""
+    return {name: property_name for name, (_, property_name) in _given(platform, instance).items()}
 
 
 def region_conf(platform: Platform, instance: InstanceProperties) -> dict[str, str]:
@@ -157,11 +158,18 @@ def platform_setting(name: str, table: TableProperties, job: BulkImportJob) -> s
     return said or _OURS.get(name) or table.text(name) or ""
 
 
-def _of_family(family: str, values: Mapping[str, str]) -> dict[str, str]:
-    """The settings of Spark that the properties of a family give."""
+def _given(platform: Platform, instance: InstanceProperties) -> dict[str, tuple[str, str]]:
+    """The settings of Spark that properties give, each with its value and its property."""
+    given: dict[str, tuple[str, str]] = {}
+    for family in _FAMILIES[platform]:
+        given |= _of_family(family, instance.values)
+    return given
+
+
+def _of_family(family: str, values: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     start = f"{family}spark."
     return {
-        _RENAMED.get(own := name.removeprefix(family), own): value.strip()
+        _RENAMED.get(own := name.removeprefix(family), own): (value.strip(), name)
         for name, value in values.items()
         if name.startswith(start) and value.strip()
         if name.removeprefix(family) not in _NOT_SPARKS
@@ -169,7 +177,7 @@ def _of_family(family: str, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def memory_mib(role: str, spark_conf: Mapping[str, str], default: str = "1g") -> float:
-    """Return the memory of a driver or an executor: heap and overhead together.
+    """Return the memory of a driver or an executor: heap, and all that is outside it.
 
     Args:
         role: `driver` or `executor`.
@@ -182,16 +190,9 @@ def memory_mib(role: str, spark_conf: Mapping[str, str], default: str = "1g") ->
     heap = mib_of(spark_conf.get(f"spark.{role}.memory", default))
     overhead = spark_conf.get(f"spark.{role}.memoryOverhead")
     own = max(_OVERHEAD_MIB_MIN, heap * _OVERHEAD_SHARE)
-    return heap + (own if overhead is None else mib_of(overhead))
-
-
-def mib_of(text: str) -> float:
-    """Return a size, such as `6g`, in MiB.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no size, such as 6g")
-    return int(found[1]) * _MIB[found[2].lower()]
+    total = heap + (own if overhead is None else mib_of(overhead))
+    if role == "executor":
+        total += mib_of(spark_conf.get("spark.executor.pyspark.memory", "0"))
+    if spark_conf.get("spark.memory.offHeap.enabled", "").lower() == "true":
+        total += mib_of(spark_conf.get("spark.memory.offHeap.size", "0"))
+    return total

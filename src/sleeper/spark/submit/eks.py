@@ -10,11 +10,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
+from sleeper.spark.submit.conf_check import whole_of
 from sleeper.spark.submit.effective_conf import memory_mib
 from sleeper.spark.submit.request import AwsRequest, DriverCall, conf_arguments
 
@@ -29,8 +30,19 @@ SPARK_USER: Final = 185
 # Spark adds up to 16 characters to the prefix of executors, and a name has 63 at most.
 _PREFIX_MAX: Final = 47
 _POD_DIGEST: Final = 8
-# Fargate: vCPU and GB of its largest pods, of which it takes 256 MB itself; disks in GiB.
-_VCPU_MAX, _POD_MIB_MAX = 16, 120 * 1024 - 256
+FARGATE_SIZES: Final[Mapping[int, Sequence[int]]] = {
+    256: (512, 1024, 2048),
+    512: range(1024, 4096 + 1, 1024),
+    1024: range(2048, 8192 + 1, 1024),
+    2048: range(4096, 16384 + 1, 1024),
+    4096: range(8192, 30720 + 1, 1024),
+    8192: range(16384, 61440 + 1, 4096),
+    16384: range(32768, 122880 + 1, 8192),
+}
+"""What Fargate has: MB of memory, by processor units, of which a vCPU has 1,024."""
+
+# Of a pod's memory Fargate takes 256 MB itself. Disks are in GiB.
+_VCPU_MAX, _OWN_MIB = 16, 256
 _DISK_GIB: Final = (20, 175)
 _GIB = re.compile(r"(\d+)\s*Gi")
 
@@ -79,21 +91,36 @@ def fargate_failures(spark_conf: Mapping[str, str], storage: str) -> Iterator[st
         storage: The disk of an executor, such as `175Gi`.
     """
     for role in ("driver", "executor"):
-        named = f"spark.{role}.cores, memory and memoryOverhead"
-        try:
-            size = PodSize.of(role, spark_conf)
-        except ValueError as error:
-            yield f"{named}: {error}"
-            continue
-        if not 1 <= size.cores <= _VCPU_MAX or size.mib > _POD_MIB_MAX:
-            yield (
-                f"{named} ask for a pod of {size.cores} vCPU and {size.mib / 1024:.1f} GB, but "
-                f"Fargate has {_VCPU_MAX} vCPU and {_POD_MIB_MAX / 1024:.1f} GB at most"
-            )
+        if failure := _pod_failure(role, spark_conf):
+            yield failure
     found = _GIB.fullmatch(storage)
     least, most = _DISK_GIB
     if found is None or not least <= int(found[1]) <= most:
         yield f"{EPHEMERAL_STORAGE} is {storage!r}, but Fargate has {least}Gi to {most}Gi"
+
+
+def _pod_failure(role: str, spark_conf: Mapping[str, str]) -> str | None:
+    """Say why Fargate has no pod of a size. What cannot be read is left to `conf_failures`."""
+    name = f"spark.{role}.cores"
+    cores = max(1, whole_of({name: "1", **spark_conf}, name) or _VCPU_MAX)
+    try:
+        mib = math.ceil(memory_mib(role, spark_conf))
+    except ValueError:
+        mib = 0
+    # Fargate takes its next size that has as many processors.
+    vcpu = min((each // 1024 for each in FARGATE_SIZES if each >= cores * 1024), default=_VCPU_MAX)
+    most, largest = (
+        (FARGATE_SIZES[each * 1024][-1] - _OWN_MIB) / 1024 for each in (vcpu, _VCPU_MAX)
+    )
+    asked = (
+        f"spark.{role}.cores, memory and memoryOverhead ask for a pod of {cores} vCPU and "
+        f"{mib / 1024:.1f} GB, but Fargate has"
+    )
+    if cores > _VCPU_MAX or mib / 1024 > largest:
+        return f"{asked} {_VCPU_MAX} vCPU and {largest:.1f} GB at most"
+    if mib / 1024 > most:
+        return f"{asked} {most:.1f} GB at most with {vcpu} vCPU: ask for less memory or more cores"
+    return None
 
 
 def executor_template(storage: str) -> str:

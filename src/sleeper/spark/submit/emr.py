@@ -8,11 +8,15 @@ capacity. The cluster ends by itself when its step has ended.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
+from sleeper.spark.submit.conf_check import whole_of
+from sleeper.spark.submit.effective_conf import memory_mib
+from sleeper.spark.submit.machine_types import MachineType, near_types
+from sleeper.spark.submit.machine_types import machine_types as known_types
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
 
 # ---------------------------------------------------------------- machines
@@ -27,7 +31,9 @@ Setting = Callable[[str], str]
 _LABEL = re.compile(r"(emr-spark|emr)-(\d+)\.\d+\.\d+")
 _RELEASE_MIN = 8  # emr-spark-8.0.0 has Spark 4.0; emr-7 has 3.5
 _MARKETS = ("SPOT", "ON_DEMAND")
-_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+_ROLES: Final = ("master", "executor")
+_FAMILIES: Final = {"x86_64": "x86", "arm64": "arm"}
+_NEWER: Final = "a type that is newer than this table can be used on a kept cluster"
 _TYPES_MAX: Final = 5  # of one fleet without an allocation strategy, says AWS
 # EMR has no io2 at all, and wants a number of operations for io1, for which there is no property.
 _VOLUME_TYPES: Final = ("gp2", "gp3")
@@ -83,7 +89,7 @@ def emr_setting_failures(setting: Setting) -> list[str]:
         failures.append(f"executor.market.type is {market!r}: say {' or '.join(_MARKETS)}")
     failures += type_failures(setting)
     failures += _capacity_failures(setting)
-    return failures
+    return [*dict.fromkeys(failures)]
 
 
 def _capacity_failures(setting: Setting) -> Iterator[str]:
@@ -118,21 +124,84 @@ def release_failures(label: str, named: str) -> Iterator[str]:
 def type_failures(setting: Setting) -> Iterator[str]:
     """Yield why the machine types of a cluster cannot be.
 
+    Types of the architecture that is not used are looked at too, one by one.
+
     Args:
         setting: Gives `instance.architecture` and the types of each role.
     """
-    for role in ("master", "executor"):
+    for role in _ROLES:
+        for family in _FAMILIES.values():
+            name = f"{role}.{family}.instance.types"
+            listed = map(str.strip, setting(name).split(","))
+            unknown = (_unknown_type(each) for each in listed if each and not each.isdigit())
+            yield from (f"{name}: {failure}" for failure in unknown if failure)
         try:
             types = [each["InstanceType"] for each in machine_types(setting, role)]
         except BadRequest as error:
             yield str(error)
             continue
-        odd = [each for each in types if not _TYPE.fullmatch(each)]
-        if odd or not types:
-            named = ", ".join(map(repr, odd)) or "none"
-            yield f"{role} machine types: {named} is no machine type of EC2, such as m7g.xlarge"
+        named = f"{role} machine types"
+        if not types:
+            yield f"{named}: there is none; name one, such as m7g.xlarge"
+        yield from _mixed_types(named, types, setting("instance.architecture"))
         if len(types) > _TYPES_MAX:
-            yield f"{role} machine types are {len(types)}, but EMR takes {_TYPES_MAX} at most"
+            yield f"{named} are {len(types)}, but EMR takes {_TYPES_MAX} at most"
+
+
+def _unknown_type(name: str) -> str | None:
+    if name in known_types():
+        return None
+    near = near_types(name)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ", such as m7g.xlarge"
+    return f"{name!r} is no machine type of EMR{hint} ({_NEWER})"
+
+
+def _mixed_types(named: str, types: list[str], architecture: str) -> Iterator[str]:
+    """Yield types that are there twice, or have another architecture than the packages."""
+    for name in dict.fromkeys(types):
+        if types.count(name) > 1:
+            yield f"{named}: {name} is there {types.count(name)} times"
+        known = known_types().get(name)
+        wanted = [each.strip() for each in architecture.split(",")]
+        if known is not None and known.architecture not in wanted:
+            yield (
+                f"{named}: {name} is {known.architecture}, but instance.architecture is "
+                f"{architecture}"
+            )
+
+
+def fit_failures(setting: Setting, spark_conf: Mapping[str, str]) -> Iterator[str]:
+    """Yield why a driver or an executor fits no machine of a type that is named.
+
+    Both run on executors' machines: the master runs none.
+
+    Args:
+        setting: Gives `instance.architecture` and the types of executors.
+        spark_conf: Spark's settings. What cannot be read is left to `conf_failures`.
+    """
+    try:
+        names = [each["InstanceType"] for each in machine_types(setting, "executor")]
+    except BadRequest:
+        return  # `type_failures` says it
+    for machine in filter(None, map(known_types().get, dict.fromkeys(names))):
+        for role in ("driver", "executor"):
+            yield from _misfits(machine, role, spark_conf)
+
+
+def _misfits(machine: MachineType, role: str, spark_conf: Mapping[str, str]) -> Iterator[str]:
+    cores = whole_of(spark_conf, f"spark.{role}.cores")
+    if cores is not None and cores > machine.cores:
+        yield f"spark.{role}.cores is {cores}, but {machine.name} has {machine.cores} vCPU"
+    try:
+        size_mib = memory_mib(role, spark_conf)
+    except ValueError:
+        return
+    if size_mib > machine.containers_mib:
+        yield (
+            f"spark.{role}.memory and memoryOverhead are {size_mib / 1024:.1f} GB together, but "
+            f"of the {machine.memory_mib / 1024:.0f} GB of {machine.name} EMR leaves "
+            f"{machine.containers_mib / 1024:.1f} to Spark"
+        )
 
 
 def machine_types(setting: Setting, role: str) -> list[dict[str, Any]]:
@@ -141,16 +210,17 @@ def machine_types(setting: Setting, role: str) -> list[dict[str, Any]]:
     Raises:
         BadRequest: they cannot be read.
     """
-    families = {"x86_64": "x86", "arm64": "arm"}
     wanted = [each.strip() for each in setting("instance.architecture").split(",")]
     configs: list[dict[str, Any]] = []
     for architecture in wanted:
-        if architecture not in families:
+        if architecture not in _FAMILIES:
             raise BadRequest(f"{architecture!r} is no architecture of EMR: say x86_64 or arm64")
-        name = f"{role}.{families[architecture]}.instance.types"
+        name = f"{role}.{_FAMILIES[architecture]}.instance.types"
         for item in filter(None, map(str.strip, setting(name).split(","))):
             if not item.isdigit():
                 configs.append({"InstanceType": item})
+            elif int(item) == 0:
+                raise BadRequest(f"{name} is {setting(name)!r}: a weight must be above 0")
             elif configs and "WeightedCapacity" not in configs[-1]:
                 configs[-1]["WeightedCapacity"] = int(item)
             else:
@@ -218,16 +288,21 @@ class Emr:
         """Whether the cluster runs already, and goes on when the job has ended."""
         return bool(self.cluster_id or self.cluster_name)
 
-    def failures(self, setting: Setting) -> list[str]:
-        """Return why a new cluster cannot be made; nothing for a cluster that runs.
+    def failures(self, setting: Setting, spark_conf: Mapping[str, str]) -> list[str]:
+        """Return why a new cluster cannot be made, or not run a job; nothing for one that runs.
 
         Args:
             setting: Gives a `sleeper.table.bulk.import.emr.*` setting by the part after that.
+            spark_conf: Spark's settings.
         """
         if self.is_kept:
             return []
         disks = self.ebs.failures() if self.ebs else ()
-        return [*emr_setting_failures(setting), *disks]
+        return [
+            *emr_setting_failures(setting),
+            *fit_failures(setting, spark_conf),
+            *disks,
+        ]
 
     def request(self, call: DriverCall, setting: Setting) -> AwsRequest:
         """Return the call: RunJobFlow, or AddJobFlowSteps for a cluster that runs.

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.spark.submit.effective_conf import memory_mib, mib_of
+from sleeper.spark.submit.conf_check import whole_of
+from sleeper.spark.submit.effective_conf import memory_mib
 from sleeper.spark.submit.emr import release_failures
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
+from sleeper.spark.submit.spark_settings import mib_of
 
 # What a worker may have: GB of memory, from and to, by vCPU.
 _MEMORY_GB: Final = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
@@ -111,26 +113,30 @@ def size_failures(named: str, cores: int, memory_gb: int, disk_gb: int) -> list[
 
 
 def worker_failures(spark_conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield why the service has no workers of the sizes that Spark's settings ask for."""
+    """Yield why the service has no workers of the sizes that Spark's settings ask for.
+
+    What cannot be read is no size of a worker, and is left to `conf_failures`.
+    """
     for role in ("driver", "executor"):
         yield from _disk_failures(spark_conf, role)
-        cores = spark_conf.get(f"spark.{role}.cores", "4")
-        if not cores.isdecimal() or int(cores) not in _MEMORY_GB:
+        name = f"spark.{role}.cores"
+        cores = whole_of({name: "4", **spark_conf}, name)
+        if cores is not None and cores not in _MEMORY_GB:
             yield (
-                f"spark.{role}.cores is {cores}, but workers of EMR Serverless have "
+                f"{name} is {cores}, but workers of EMR Serverless have "
                 f"{', '.join(map(str, _MEMORY_GB))} vCPU"
             )
-            continue
         try:
-            size_mib = memory_mib(role, spark_conf, "14G")
-        except ValueError as error:
-            yield f"spark.{role}.memory and memoryOverhead: {error}"
+            size_gb = memory_mib(role, spark_conf, "14G") / 1024
+        except ValueError:
             continue
-        least, most = _MEMORY_GB[int(cores)]
-        if not least <= size_mib / 1024 <= most:
+        known = {cores: _MEMORY_GB[cores]} if cores in _MEMORY_GB else _MEMORY_GB
+        least, most = min(low for low, _ in known.values()), max(high for _, high in known.values())
+        if not least <= size_gb <= most:
+            worker = f"a worker of {cores} vCPU" if len(known) == 1 else "a worker"
             yield (
-                f"spark.{role}.memory and memoryOverhead are {size_mib / 1024:.1f} GB together, "
-                f"but a worker of {cores} vCPU of EMR Serverless has {least} to {most} GB"
+                f"spark.{role}.memory and memoryOverhead are {size_gb:.1f} GB together, "
+                f"but {worker} of EMR Serverless has {least} to {most} GB"
             )
 
 
@@ -143,8 +149,7 @@ def _disk_failures(spark_conf: Mapping[str, str], role: str) -> Iterator[str]:
     least, most = _SHUFFLE_DISK_GB if kind == "shuffle_optimized" else _DISK_GB
     try:
         size_gb = mib_of(text) / 1024
-    except ValueError as error:
-        yield f"{name}: {error}"
+    except ValueError:
         return
     if not least <= size_gb <= most:
         yield f"{name} is {text}, but a {kind} disk of EMR Serverless has {least} to {most} GB"

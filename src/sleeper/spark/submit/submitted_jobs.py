@@ -27,6 +27,7 @@ from sleeper.spark.submit.effective_conf import (
     effective_spark_conf,
     platform_setting,
     region_conf,
+    setting_properties,
 )
 from sleeper.spark.submit.eks import Eks
 from sleeper.spark.submit.emr import Emr, Setting
@@ -138,13 +139,16 @@ class SubmittedJobs:
 
         What is wrong with the job itself, wherever it would run, is not among them.
         """
+        platform = platform_of(cluster)
         return submission_failures(
             cluster,
             CheckedCall(
                 job=job,
                 url=self.url,
                 environment=environment,
-                spark_conf=self._spark_conf(platform_of(cluster), job),
+                platform=platform,
+                spark_conf=self._spark_conf(platform, job),
+                properties=setting_properties(platform, self.properties),
                 setting=self._settings(job, self.table_of(job)),
             ),
         )

@@ -112,8 +112,8 @@ class TestRequest:
         [
             ({"spark.executor.cores": "17"}, "spark.executor.cores, .* 17 vCPU"),
             ({"spark.executor.memory": "119g"}, "129.0 GB, but Fargate has 16 vCPU and 119.8 GB"),
-            ({"spark.driver.memory": "lots"}, "spark.driver.cores, .*: 'lots' is no size"),
-            ({"spark.driver.cores": "few"}, "spark.driver.cores, .*'few'"),
+            ({"spark.driver.cores": "32"}, "spark.driver.cores, .* 32 vCPU and 10.0 GB"),
+            ({"spark.executor.cores": "2"}, "2 vCPU and 16.0 GB, but Fargate has 15.8 GB at most"),
         ],
     )
     def test_pods_that_fargate_does_not_have_are_told(self, conf, message):

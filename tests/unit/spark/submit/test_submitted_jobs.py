@@ -211,7 +211,7 @@ class TestWhatACluster:
                 Emr(),
                 {"platform_spec": {f"{EMR}executor.arm.instance.types": "large"}},
                 "s3://b/e",
-                "executor machine types: 'large' is no machine type",
+                "executor.arm.instance.types: 'large' is no machine type",
             ),
             (
                 Emr(),
@@ -235,7 +235,7 @@ class TestWhatACluster:
                 SERVERLESS,
                 {"spark_conf": {"spark.driver.memory": "lots"}},
                 "s3://b/e",
-                "spark.driver.memory and memoryOverhead: 'lots' is no size",
+                "spark.driver.memory is 'lots', but it must be a size, such as 6g",
             ),
             (
                 Kubernetes(program="s", master="k8s://h", image="i"),
