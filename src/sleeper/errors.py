@@ -5,7 +5,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     SleeperError
     ├── BadRequest (ValueError)        fix the call
     │   ├── SchemaInvalid · PropertiesInvalid · SplitPointsInvalid · QueryInvalid · SplitInvalid
-    │   └── JobInvalid · UrlInvalid
+    │   └── JobInvalid · UrlInvalid · NothingToPublish
     ├── NotFound (LookupError)         name something that exists
     │   ├── InstanceNotFound · TableNotFound · PartitionNotFound · VersionNotFound · JobNotFound
     ├── AlreadyExists                  choose another name, or use what is there
@@ -126,6 +126,10 @@ class JobInvalid(BadRequest):
     def __init__(self, failures: tuple[str, ...]) -> None:
         super().__init__("; ".join(failures))
         self.failures = failures
+
+
+class NothingToPublish(BadRequest):
+    """Other engines could read no version of the table as it is: compact what stands in the way."""
 
 
 class UrlInvalid(BadRequest):

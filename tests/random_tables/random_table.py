@@ -41,6 +41,7 @@ class RandomTable:
         model: What should be in it.
         log: What was done, to be shown when it goes wrong.
         versions: Rows of some transactions.
+        in_folder: Whether the instance must be in a folder; else chance decides.
     """
 
     pick: Random
@@ -53,9 +54,10 @@ class RandomTable:
     log: list[str] = field(default_factory=list)
     versions: dict[int, list[Row]] = field(default_factory=dict)
     serial: int = 0
+    in_folder: bool = False
 
     def __post_init__(self) -> None:
-        in_folder = self.pick.random() < 0.3
+        in_folder = self.pick.random() < 0.3 or self.in_folder
         url = str(self.folder / "instance") if in_folder else "memory://"
         self.instance = sleeper.connect(url, create=True, allow_functions=[FUNCTIONS])
         self.table = self.instance.create_table(
@@ -184,7 +186,7 @@ def arrow_table(rows: list[Row], schema: Schema) -> pa.Table:
     return pa.Table.from_pylist(listed, to_arrow(schema))
 
 
-def random_table(seed: int, folder: Path) -> RandomTable:
+def random_table(seed: int, folder: Path, *, in_folder: bool = False) -> RandomTable:
     """Return the table of a seed, which has no rows yet."""
     pick = Random(seed)
     schema = random_schema(pick)
@@ -205,6 +207,7 @@ def random_table(seed: int, folder: Path) -> RandomTable:
     return RandomTable(
         pick=pick,
         folder=folder,
+        in_folder=in_folder,
         schema=schema,
         properties={**properties, **_layout(pick)},
         processing=processing,

@@ -25,7 +25,7 @@ from enum import Enum
 from functools import lru_cache, partial
 from numbers import Integral, Real
 from operator import index, methodcaller
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sleeper.errors import SchemaInvalid
 from sleeper.html.values import NotebookHtml
@@ -105,6 +105,22 @@ class KeyTraits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedType:
+    """What a type is called in the table formats of others.
+
+    Attributes:
+        delta: Its name in Delta; None if it has none there.
+        iceberg: Its name in Iceberg.
+        bound: How the least and greatest key of a file are told there: as a number, a text, a day
+            or a time. None if they are left out: readers order the values in another way.
+    """
+
+    delta: str | None
+    iceberg: str
+    bound: Literal["number", "text", "day", "time"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TypeTraits:
     """One row of the table of types.
 
@@ -122,10 +138,12 @@ class TypeTraits:
             None if rows cannot age by such a field.
         is_instant: Whether values are times in UTC, which Spark gives in the local zone.
         has_nan: Whether a value may be NaN.
+        published: What it is called in the table formats of others.
     """
 
     wanted: str
     accepts: Callable[[type], bool]
+    published: PublishedType
     spark: str | None
     spark_setting: str | None = None
     spark_takes_values: bool = False
@@ -337,6 +355,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.INT: TypeTraits(
         wanted="an integer of 32 bits",
         accepts=is_integer,
+        published=PublishedType(delta="integer", iceberg="int", bound="number"),
         spark="IntegerType",
         spark_takes_values=True,
         key=_integer_key(32),
@@ -347,6 +366,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.LONG: TypeTraits(
         wanted="an integer of 64 bits",
         accepts=is_integer,
+        published=PublishedType(delta="long", iceberg="long", bound="number"),
         spark="LongType",
         spark_takes_values=True,
         key=_integer_key(64),
@@ -358,6 +378,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.STRING: TypeTraits(
         wanted="a string that UTF-8 can hold",
         accepts=_is_text,
+        published=PublishedType(delta="string", iceberg="string", bound="text"),
         spark="StringType",
         spark_takes_values=True,
         key=KeyTraits(
@@ -378,6 +399,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.BYTES: TypeTraits(
         wanted="bytes",
         accepts=_is_bytes,
+        published=PublishedType(delta="binary", iceberg="binary"),
         spark="BinaryType",
         spark_takes_values=True,
         key=KeyTraits(
@@ -397,6 +419,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.DATE: TypeTraits(
         wanted="a datetime.date",
         accepts=_is_date,
+        published=PublishedType(delta="date", iceberg="date", bound="day"),
         spark="DateType",
         key=KeyTraits(
             smallest=date.min,
@@ -416,6 +439,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.TIMESTAMP: TypeTraits(
         wanted="a datetime with a time zone",
         accepts=_is_timestamp,
+        published=PublishedType(delta="timestamp", iceberg="timestamptz", bound="time"),
         spark="TimestampType",
         key=_timestamp_key(_EPOCH_UTC, plain_instant, "such as 2026-01-31T12:00:00+00:00"),
         is_ordered=True,
@@ -425,6 +449,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.TIMESTAMP_NTZ: TypeTraits(
         wanted="a datetime without a time zone",
         accepts=_is_timestamp,
+        published=PublishedType(delta="timestamp_ntz", iceberg="timestamp", bound="time"),
         spark="TimestampNTZType",
         key=_timestamp_key(_EPOCH_CLOCK, plain_clock, "such as 2026-01-31T12:00:00"),
         is_ordered=True,
@@ -433,6 +458,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.FLOAT: TypeTraits(
         wanted="a number that a float of 32 bits can hold",
         accepts=_is_real,
+        published=PublishedType(delta="float", iceberg="float"),
         spark="FloatType",
         is_number=True,
         is_ordered=True,
@@ -441,6 +467,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.DOUBLE: TypeTraits(
         wanted="a number that a float of 64 bits can hold",
         accepts=_is_real,
+        published=PublishedType(delta="double", iceberg="double"),
         spark="DoubleType",
         is_number=True,
         is_ordered=True,
@@ -449,11 +476,13 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
     Primitive.BOOLEAN: TypeTraits(
         wanted="True or False",
         accepts=_is_boolean,
+        published=PublishedType(delta="boolean", iceberg="boolean"),
         spark="BooleanType",
     ),
     Primitive.TIME: TypeTraits(
         wanted="a datetime.time without a time zone",
         accepts=_is_time_of_day,
+        published=PublishedType(delta=None, iceberg="time"),
         spark="TimeType",
         spark_setting="spark.sql.timeType.enabled",
         is_ordered=True,
@@ -469,6 +498,9 @@ def _decimal_traits(precision: int, scale: int) -> TypeTraits:
     return TypeTraits(
         wanted=f"a Decimal or int of at most {precision} digits, {scale} of them after the point",
         accepts=_is_decimal,
+        published=PublishedType(
+            delta=f"decimal({precision},{scale})", iceberg=f"decimal({precision}, {scale})"
+        ),
         spark=None,
         is_number=True,
         is_ordered=True,

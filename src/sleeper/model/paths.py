@@ -5,6 +5,8 @@
     <table id>/statestore/transactions/ · snapshots/            the table's state
     <table id>/statestore/moves/<move id>                       a move of it to another state store
     <table id>/states/<move id>/                                what a store that it moved to keeps
+    <table id>/published/<format>/<version>-<transaction>-<us>  a note: what readers may have open
+    <table id>/_delta_log/, iceberg/                            the table in formats of others
     instance.properties, properties/                            the instance's properties
     tables/                                                     the table index
     services/jobs.sqlite                                        queues, tracker, batcher
@@ -27,6 +29,8 @@ _IN_TABLE = re.compile(IN_TABLE)
 
 _COMMIT_REQUEST = re.compile(r"statestore/commit_requests/[0-9A-Za-z-]+\.json")
 
+_PUBLICATION = re.compile(r"published/([a-z]+)/(\d{20})-(\d{20})-(\d{20})")
+
 INSTANCE_PROPERTIES = "instance.properties"
 PROPERTIES_VERSIONS = "properties/"
 TABLE_INDEX = "tables/"
@@ -35,6 +39,7 @@ JOBS = "services/jobs.sqlite"
 PAUSED = "services/paused"
 STATE_MOVES = "statestore/moves/"
 MOVED_STATES = "states/"
+PUBLISHED = "published/"
 
 
 def service_notes(service: str) -> str:
@@ -83,3 +88,21 @@ def commit_request(request_id: str) -> str:
 def is_commit_request(key: str) -> bool:
     """Return whether a key is one that `commit_request` makes."""
     return _COMMIT_REQUEST.fullmatch(key) is not None
+
+
+def publication_note(name: str, *, version: int, transaction: int, at_us: int) -> str:
+    """Return the key, in a table's folder, of the note of a version that is published.
+
+    Args:
+        name: The format.
+        version: The number of the version in the format.
+        transaction: The transaction whose state it is.
+        at_us: When that was committed, in microseconds since 1970; 0 if it is not known.
+    """
+    return f"{PUBLISHED}{name}/{version:020}-{transaction:020}-{at_us:020}"
+
+
+def publication_noted(key: str) -> tuple[str, int, int, int] | None:
+    """Return what `publication_note` was given for a key; None if it makes no such key."""
+    found = _PUBLICATION.fullmatch(key)
+    return None if found is None else (found[1], int(found[2]), int(found[3]), int(found[4]))

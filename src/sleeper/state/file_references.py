@@ -97,6 +97,7 @@ def _others(here: pa.RecordBatch, there: pa.RecordBatch) -> pa.Array:
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]
 _ABSENT = object()
+_ONCE = ("filename", "row_count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +190,44 @@ class FileReferences:
         sizes = shared.group_by("filename").aggregate([("size_bytes", "max")])["size_bytes_max"]
         total = sum(pc.sum(each).as_py() or 0 for each in (whole, sizes))
         return total, whole.null_count + sizes.null_count == 0
+
+    def data_files(self, names: Iterable[str] | None = None) -> pa.Table:
+        """Return the referenced files, each once, in the order of their sequence, then their name.
+
+        Columns: `filename`, `size_bytes` and `keys` as in `to_arrow`; `row_count`, of all its
+        references together; `sequence`, 0 where an older version noted none; and `updated`, when a
+        reference of it last changed.
+
+        Args:
+            names: The files; all of them without it, which reads every reference.
+        """
+        if names is None:
+            rows = self.to_arrow()
+        else:
+            asked = (each for name in names for each in self.references_to(name))
+            rows = pa.Table.from_batches([file_rows_batch(asked, {})])
+        rows = rows.filter(pc.is_valid(rows["partition_id"]))
+        columns = ["filename", "size_bytes", "keys", "row_count", "sequence", "updated"]
+        whole = rows.filter(rows["whole_file"]).select(columns)
+        parts = rows.filter(pc.invert(rows["whole_file"]))
+        if parts.num_rows:
+            grouped = parts.group_by("filename").aggregate(
+                [("row_count", "sum")] + [(name, "max") for name in columns if name not in _ONCE]
+            )
+            named = {f"{name}_max": name for name in columns} | {"row_count_sum": "row_count"}
+            plain = [named.get(name, name) for name in grouped.column_names]
+            united = grouped.rename_columns(plain).select(columns).cast(whole.schema)
+        else:
+            united = whole.slice(0, 0)
+        files = pa.concat_tables([whole, united])
+        files = files.set_column(4, "sequence", pc.coalesce(files["sequence"], 0))
+        return files.sort_by([("sequence", "ascending"), ("filename", "ascending")])
+
+    def partly_referenced(self) -> list[str]:
+        """Return the files that no reference has as a whole, by name. It reads every reference."""
+        rows = self.to_arrow().select(["partition_id", "filename", "whole_file"])
+        parts = pc.and_not(pc.is_valid(rows["partition_id"]), rows["whole_file"])
+        return sorted(pc.unique(rows.filter(parts)["filename"]).to_pylist())
 
     def references_on(self, partition_id: str) -> tuple[FileReference, ...]:
         """Return the references of one partition, by filename."""

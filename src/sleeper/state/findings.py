@@ -28,6 +28,7 @@ class FindingKind(StrEnum):
     SNAPSHOT = "snapshot"
     STATE = "state"
     INDEX = "index"
+    PUBLICATION = "publication"
 
 
 RESTORE_FILE = (

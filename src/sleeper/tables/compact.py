@@ -39,7 +39,7 @@ from sleeper.errors import (
     TableFunctionFailed,
 )
 from sleeper.html.values import NotebookHtml
-from sleeper.model.files import ClaimOwner
+from sleeper.model.files import ClaimOwner, FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.ports.objects import Objects
 from sleeper.state.new_files import SweepGuard, replace_files
@@ -154,15 +154,17 @@ def compact(
     spark: SparkSession | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     watch: CompactionWatch | None = None,
+    only: Callable[[FileReference], bool] = lambda reference: True,
 ) -> CompactionSummary:
-    """Merge files, leaf by leaf (`Table.compact`)."""
+    """Merge files, leaf by leaf (`Table.compact`); of some references `only`, for other verbs."""
     reading, run, jobs_max = _runner(table, workers, spark, watch)
     released = release_expired_jobs(lease_of(table), store=table.store)
     moved = push_down_references(table).moved
-    first, stopped = _plan(table, table.store.refresh(), all_files=all_files), False
+    plan = partial(_plan, table, only=only)
+    first, stopped = plan(table.store.refresh(), all_files=all_files), False
     ended: list[CompactionJobResult] = []
     with _claims_of_run(table, jobs_max, watch) as held:
-        again = (lambda at: _plan(table, at, all_files=True).jobs) if all_files else None
+        again = (lambda at: plan(at, all_files=True).jobs) if all_files else None
         rounds = held.rounds(_in_order(first, watch), again)
         with closing(_results(table, rounds, reading, run, watch)) as results:
             for result in results:
@@ -180,9 +182,17 @@ def compact(
     )
 
 
-def _plan(table: OpenTable, state: TableState, *, all_files: bool) -> CompactionPlan:
+def _plan(
+    table: OpenTable,
+    state: TableState,
+    *,
+    all_files: bool,
+    only: Callable[[FileReference], bool] = lambda reference: True,
+) -> CompactionPlan:
     settings = CompactionSettings.of(table.properties.compaction, table.store.changes_max)
-    return plan_compactions(state, settings, all_files=all_files, new_id=table.context.new_id)
+    return plan_compactions(
+        state, settings, all_files=all_files, only=only, new_id=table.context.new_id
+    )
 
 
 def _runner(

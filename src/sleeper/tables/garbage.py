@@ -32,6 +32,7 @@ from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles, SweepOrphans
 from sleeper.storage.deletion import delete_data_files, delete_groups
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.publications import ReadersNeeds, forget_ended, needs_of_readers
 
 _NO_WAIT: Final = datetime.max.replace(tzinfo=UTC)
 _LISTED_AT_ONCE: Final = 1_000
@@ -94,21 +95,45 @@ class SweepResult(NotebookHtml):
 def garbage(table: OpenTable, *, force: bool) -> Sequence[str]:
     """Return the files that `collect_garbage` would delete (`Table.garbage`)."""
     files_max = table.context.properties.gc.files_max
-    before = _NO_WAIT if force else _before(table)
-    return _collectable(table.store.refresh(), before, files_max=files_max)
+    wanted = _wanted(table, _NO_WAIT if force else _before(table))
+    return _collectable(table.store.refresh(), wanted, files_max=files_max)
 
 
 def collect_garbage(table: OpenTable, *, force: bool, progress: Callable[[int], None]) -> GcSummary:
     """Delete files that no partition has referenced for a while (`Table.collect_garbage`)."""
     limits = table.context.properties.gc
-    return _collect(
-        _NO_WAIT if force else _before(table),
+    wanted = _wanted(table, _NO_WAIT if force else _before(table))
+    run = _collect(
+        wanted,
         batch_files=limits.batch_files,
         files_max=limits.files_max,
         store=table.store,
         files=table.files,
         progress=progress,
     )
+    forget_ended(table.files, wanted.needs)
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which garbage is deleted: what lost its last reference before a time, but what readers need.
+
+    Attributes:
+        before: The time.
+        needs: What readers of published versions need.
+    """
+
+    before: datetime
+    needs: ReadersNeeds
+
+
+def _wanted(table: OpenTable, before: datetime) -> _Wanted:
+    """Return which garbage is deleted: without delay, too, readers elsewhere keep their files."""
+    if next(table.store.refresh().files.unreferenced(), None) is None:
+        return _Wanted(before, ReadersNeeds())
+    needs = needs_of_readers(table)
+    return _Wanted(needs.limited(before), needs)
 
 
 def sweep_orphans(table: OpenTable, *, delete: bool, force: bool) -> SweepResult:
@@ -155,13 +180,15 @@ def garbage_time(kept_since: datetime, *, store: StateStore) -> datetime:
 
 
 def _collectable(
-    state: TableState, before: datetime, *, after: str = "", files_max: int
+    state: TableState, wanted: _Wanted, *, after: str = "", files_max: int
 ) -> Sequence[str]:
     """Return files that are unreferenced since before a time, by name, past `after`.
 
     Source: rule GC-1.
     """
-    names = (name for name in collectable([state], before) if name > after)
+    kept = wanted.needs.names
+    found = collectable([state], wanted.before)
+    names = (name for name in found if name > after and name not in kept)
     return [*islice(names, files_max)]
 
 
@@ -177,7 +204,7 @@ class _Batch:
 
 
 def _collect(
-    before: datetime,
+    wanted: _Wanted,
     *,
     batch_files: int,
     files_max: int,
@@ -188,8 +215,7 @@ def _collect(
     """Delete garbage with its sketches, batch by batch, each with a commit.
 
     Args:
-        before: Files that lost their last reference before this time are deleted: by
-            `garbage_time`.
+        wanted: Which files are deleted: the time is by `garbage_time`.
         batch_files: Maximum number of files of a batch; fewer if the store takes fewer at once.
         files_max: No further batch begins after so many deletions.
         store: The table's state.
@@ -206,7 +232,7 @@ def _collect(
         batch_files = min(batch_files, store.changes_max)
     after, more = "", True
     while more:
-        batch = _collect_batch(before, after, batch_files, store, files)
+        batch = _collect_batch(wanted, after, batch_files, store, files)
         deleted += batch.deleted
         failures |= batch.failures
         after, more = batch.after, batch.more and len(deleted) < files_max
@@ -215,7 +241,7 @@ def _collect(
 
 
 def _collect_batch(
-    before: datetime, after: str, files_max: int, store: StateStore, files: Objects
+    wanted: _Wanted, after: str, files_max: int, store: StateStore, files: Objects
 ) -> _Batch:
     """Delete one batch of files after a name, then remove them from the state.
 
@@ -223,12 +249,12 @@ def _collect_batch(
     exist counts as deleted (GC-2, GC-5). An unreferenced file is never referenced again.
     """
     state = store.refresh()
-    names = _collectable(state, before, after=after, files_max=files_max)
+    names = _collectable(state, wanted, after=after, files_max=files_max)
     failures = delete_data_files(names, files)
     gone = [name for name in names if name not in failures]
     number = _forget(gone, store) if gone else state.number
     for name in gone:
-        _LOG.info("deleted %s, which nothing has referenced since before %s", name, before)
+        _LOG.info("deleted %s, which nothing has referenced since before %s", name, wanted.before)
     return _Batch(
         deleted=gone,
         failures=failures,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from threading import Event, Lock
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ from sleeper.state.table_index import OwnChanges
 from sleeper.state.table_state import TableState
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import delete_states, store_of
+
+if TYPE_CHECKING:
+    from sleeper.tables.publications import LastPublished
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ class OpenTable:
         open_reader: Opens another `reader`; may be pickled for another process.
         looks: Looks for newer commits, which threads share.
         context: The instance, with clock and ids.
+        published: What this process published last, by format.
     """
 
     pid: int
@@ -62,6 +66,7 @@ class OpenTable:
     open_reader: Callable[[], TableReader]
     looks: LooksTogether[tuple[OpenTable, TableState]]
     context: InstanceContext
+    published: dict[str, LastPublished] = field(default_factory=dict)
 
     def now_ms(self) -> int:
         """Return the time of this machine in milliseconds since 1970, for filters by age."""

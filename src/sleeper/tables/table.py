@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from sleeper.tables.history import HistoryEntry
     from sleeper.tables.ingest import IngestResult
     from sleeper.tables.migrate_state import MigrationResult
+    from sleeper.tables.publish import PublishResult
     from sleeper.tables.report import FilesReport, PartitionReport
     from sleeper.tables.split_and_merge import MergeResult, SplitResult
     from sleeper.tables.upgrade import FormatChange
@@ -593,6 +594,73 @@ class Table(TableHandle, WholeTable):
 
         table, state = self._newest()
         return diff(table, state, before, after, columns=columns)
+
+    # Engines of others.
+
+    def publish(self, as_: str, *, make_clean: bool = False) -> PublishResult:
+        """Let other engines read the table's files in place (docs/guide/publish.md).
+
+        What they need is written beside the files, and no row is copied. They see one version of
+        the table until the next is published; a property publishes while `serve` runs. The newest
+        version is published in which each file has rows of the table alone: not one between the
+        compactions of two leaves that share a file.
+
+        Args:
+            as_: The format: "delta".
+            make_clean: Compact first what stands in the way of publishing the newest version, and
+                nothing else.
+
+        Returns:
+            Which transaction is published, how far it lags behind, and what to give to readers. It
+            may have been published before.
+
+        Raises:
+            BadRequest: a column has a type that the format lacks, or the table's rows age off.
+            NothingToPublish: no version can be read as it is, and none is published.
+            CommitContended: other publishers were faster each time.
+            StorageFailed: try again; readers have the version before, or this one.
+            TableNotFound: the table was deleted.
+        """
+        from sleeper.tables.publish import publish
+
+        return publish(self._current(), as_, make_clean=make_clean)
+
+    def publish_if_due(self) -> tuple[PublishResult, ...]:
+        """Publish in the formats of `sleeper.table.publish.formats`, if enough was committed.
+
+        Returns:
+            What was published now.
+
+        Raises: as `publish`, but NothingToPublish.
+        """
+        from sleeper.tables.publish import publish_if_due
+
+        return publish_if_due(self._current())
+
+    def publications(self) -> tuple[PublishResult, ...]:
+        """Return what is published of the table, and how far it lags behind, by format."""
+        from sleeper.tables.publish import publications
+
+        return publications(self._current())
+
+    def unpublish(self, as_: str) -> int:
+        """Remove what `publish` wrote; other engines can no longer read the table.
+
+        Rows and data files stay. Files that were kept for readers alone become garbage.
+
+        Args:
+            as_: The format.
+
+        Returns:
+            The number of deleted objects.
+
+        Raises:
+            BadRequest: there is no such format.
+            StorageFailed: some may be left: run it again.
+        """
+        from sleeper.tables.publish import unpublish
+
+        return unpublish(self._current(), as_)
 
     # Commits that another process makes.
 

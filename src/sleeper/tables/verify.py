@@ -3,7 +3,8 @@
 1. the log is replayed, and compared with snapshots and the state (`verify_state`)
 2. every data file that the state references is read and checked, while others write and
    compact; a file with a fault is compared with the newest state again
-3. the table's folder is listed and compared with the state: orphans and garbage are no faults
+3. what is published for other engines is compared with the state that it was made of
+4. the table's folder is listed and compared with the state: orphans and garbage are no faults
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.tables.history import log_of
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.publications import check_publications, needs_of_readers
 from sleeper.tables.state_stores import store_of
 from sleeper.tables.verify_chain import VerifiedChain, verify_chain
 from sleeper.tables.verify_state import verify_state
@@ -165,6 +167,7 @@ def verify(
             progress=progress,
         )
         findings += checked.findings
+        findings += check_publications(table.files, store)
         rest = _rest(table, store)
     if findings:
         table.check_exists()  # the faults may be what a deletion has left
@@ -220,7 +223,7 @@ def _rest(table: OpenTable, store: StateStore) -> StoredRest:
         store,
         files=table.files,
         orphans_before=now - table.orphan_age(),
-        garbage_before=now - timedelta(minutes=kept),
+        garbage_before=needs_of_readers(table).limited(now - timedelta(minutes=kept)),
     )
 
 

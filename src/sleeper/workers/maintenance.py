@@ -26,7 +26,7 @@ from sleeper.tables.table import Table
 from sleeper.workers.serve.metrics import TableFigures
 from sleeper.workers.stop_signal import Interrupted, StopSignal
 
-VERBS = ("compact", "split", "merge", "gc", "sweep")
+VERBS = ("compact", "split", "merge", "publish", "gc", "sweep")
 """The operations on a table, in this order: compaction first, because it makes row counts exact."""
 
 LONGEST_S = 900.0
@@ -248,6 +248,7 @@ class OnlineTable:
             "compact": self._compact,
             "split": self._split,
             "merge": self._merge,
+            "publish": self._publish,
             "gc": self._gc,
             "sweep": self._sweep,
         }
@@ -282,6 +283,13 @@ class OnlineTable:
     def _merge(self) -> _Outcome:
         merged = [each for each in self.table.merge_partitions() if each.reason is None]
         return f"merged {_counted(len(merged), 'pair')} of leaf partitions" if merged else None, ()
+
+    def _publish(self) -> _Outcome:
+        done = [
+            f"published transaction {each.transaction} as {each.format}"
+            for each in self.table.publish_if_due()
+        ]
+        return ", ".join(done) or None, ()
 
     def _gc(self) -> _Outcome:
         run = self.table.collect_garbage()

@@ -33,7 +33,8 @@ from sleeper.workers.stop_signal import Interrupted, StopSignal
 from sleeper.workers.worker import WorkerSettings
 
 OPERATIONS: Final = ("split", "collect", "measure", "compact")
-"""What may be asked for: splits and merges of leaves, garbage, figures, compactions."""
+"""What may be asked for: splits and merges of leaves; publishing and garbage; figures;
+compactions."""
 
 _DAY: Final = timedelta(days=1)
 _LATER: Final = timedelta(hours=2)
@@ -187,7 +188,7 @@ def run_operation(
         return ()
     if wanted.operation == "compact":
         return _compacted(instance, table, stop)
-    verbs = ("split", "merge") if wanted.operation == "split" else ("gc",)
+    verbs = ("split", "merge") if wanted.operation == "split" else ("publish", "gc")
     return _maintained(table, (*verbs, *(["sweep"] if wanted.sweep else [])), stop)
 
 

@@ -245,6 +245,24 @@ class CompactBody(Body):
     ] = False
 
 
+class UnpublishBody(Body):
+    """A format that a table is published in."""
+
+    as_: Annotated[str, Field(alias="as", description="The format: delta.", examples=["delta"])]
+
+
+class PublishBody(UnpublishBody):
+    """How to publish a table."""
+
+    make_clean: Annotated[
+        bool,
+        Field(
+            alias="makeClean",
+            description="true to compact first the files that stand in the way, and no others.",
+        ),
+    ] = False
+
+
 class SqlBody(Body):
     """A statement in SQL that reads."""
 

@@ -41,6 +41,7 @@ from sleeper.model.known_properties.maintenance import (
     CompactionProperties,
     GarbageProperties,
     GarbageRunProperties,
+    PublishProperties,
     SplittingProperties,
     SplittingRunProperties,
 )
@@ -91,6 +92,7 @@ TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
     *properties_of("Queries", QueryProperties, inherits=True),
     *properties_of("Partition splitting", SplittingProperties, inherits=True),
     *properties_of("Garbage collection", GarbageProperties, inherits=True),
+    *properties_of("Publishing", PublishProperties, inherits=True),
     *properties_of("Compaction", CompactionProperties, inherits=True),
     *properties_of("State store", StateStoreProperties, inherits=True),
     ASYNC_COMMIT_SWITCH,

@@ -14,9 +14,12 @@ from sleeper.model.known_properties.value_kinds import (
     POSITIVE,
     POSITIVE_LONG,
     class_of,
+    list_of,
+    one_of,
     setting,
 )
 
+FORMATS: Final = list_of(one_of("delta"), "a comma separated list of delta")
 STRATEGY: Final = class_of("SizeRatioCompactionStrategy", "BasicCompactionStrategy")
 
 
@@ -88,6 +91,34 @@ class GarbageProperties:
         NOT_NEGATIVE,
         "S3StateStore: how far back as_of can read, unless sleeper.table.versions.kept.minutes is "
         "more. A sweep deletes older versions of the state.",
+        since="ours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishProperties:
+    """In which formats of others a table is published, and when."""
+
+    formats: tuple[str, ...] | None = setting(
+        "table.publish.formats",
+        None,
+        FORMATS,
+        "Formats in which background work publishes the table for other engines: delta.",
+        since="ours",
+    )
+    after_commits: int = setting(
+        "table.publish.after.commits",
+        "1",
+        POSITIVE,
+        "After how many commits background work publishes the next version.",
+        since="ours",
+    )
+    kept_minutes: int = setting(
+        "table.publish.kept.minutes",
+        "60",
+        NOT_NEGATIVE,
+        "How long the files of a published version are kept after the next one replaced it: longer "
+        "than any query of another engine.",
         since="ours",
     )
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         CompactionProperties,
         GarbageProperties,
         GarbageRunProperties,
+        PublishProperties,
         SplittingProperties,
         SplittingRunProperties,
     )
@@ -330,6 +331,13 @@ class TableProperties(NotebookHtml):
         from sleeper.model.known_properties.maintenance import GarbageProperties
 
         return read_group(GarbageProperties, self._own_or_shared)
+
+    @cached_property
+    def publish(self) -> PublishProperties:
+        """In which formats of others the table is published, and when."""
+        from sleeper.model.known_properties.maintenance import PublishProperties
+
+        return read_group(PublishProperties, self._own_or_shared)
 
     @cached_property
     def compaction(self) -> CompactionProperties:

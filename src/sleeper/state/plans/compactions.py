@@ -104,6 +104,7 @@ def plan_compactions(
     settings: CompactionSettings,
     *,
     all_files: bool = False,
+    only: Callable[[FileReference], bool] = lambda reference: True,
     new_id: Callable[[], str],
 ) -> CompactionPlan:
     """Plan the compaction jobs of a table.
@@ -113,6 +114,7 @@ def plan_compactions(
         settings: How files are chosen.
         all_files: Merge also the files that the strategy leaves out, including a single part of a
             file (CMP-8). Plan again when the jobs have ended, until each leaf has one file.
+        only: Whether a reference may be compacted.
         new_id: Makes random ids of jobs. If not all jobs may be created, the ids decide which.
 
     Source: rules CMP-3 to CMP-8.
@@ -126,7 +128,8 @@ def plan_compactions(
         references = state.files.references_on(leaf.partition_id)
         here = {ref.job_id for ref in references if ref.job_id is not None}
         outstanding |= here
-        free = sorted((r for r in references if r.job_id is None), key=lambda r: r.row_count)
+        unclaimed = (ref for ref in references if ref.job_id is None and only(ref))
+        free = sorted(unclaimed, key=lambda ref: ref.row_count)
         groups, reason = _groups(free, len(here), settings)
         if all_files:
             groups, reason = _with_the_rest(groups, free, reason, settings.batch_files)

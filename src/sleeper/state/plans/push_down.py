@@ -85,7 +85,7 @@ def plan_push_down(
     into_max = None if changes_max is None else parts_max(changes_max)
     waiting = references_above_leaves(state)
     for reference in waiting:
-        known = _FileKeys.of(reference, state, ranks_of(reference))
+        known = FileKeys.of(reference, state, ranks_of(reference))
         into = _into_leaves(reference, state.tree, known, into_max)
         changes += push_changes(len(into))
         if changes_max is not None and changes > changes_max and pushes:
@@ -104,7 +104,7 @@ def plan_push_down(
 
 
 def _into_leaves(
-    reference: FileReference, tree: PartitionTree, known: _FileKeys, into_max: int | None
+    reference: FileReference, tree: PartitionTree, known: FileKeys, into_max: int | None
 ) -> tuple[FileReference, ...]:
     """Distribute a reference's rows to the leaves below its partition that may have some.
 
@@ -142,7 +142,7 @@ def _into_leaves(
 
 
 @dataclass(frozen=True, slots=True)
-class _FileKeys:
+class FileKeys:
     """What is certain about the row keys of a file.
 
     Attributes:
@@ -156,7 +156,8 @@ class _FileKeys:
     ranks: Ranks | None
 
     @classmethod
-    def of(cls, reference: FileReference, state: TableState, ranks: Ranks | None) -> _FileKeys:
+    def of(cls, reference: FileReference, state: TableState, ranks: Ranks | None) -> FileKeys:
+        """Return what a reference and the ranks of its file tell."""
         schema = state.schemas.get(reference.schema_id or 0)
         if schema is None or reference.first_key is None or reference.last_key is None:
             return cls(None, None, ranks)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
-from sleeper.interfaces.rest.bodies import CompactBody
+from sleeper.interfaces.rest.bodies import CompactBody, PublishBody, UnpublishBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.served_instance import served_instance
 
@@ -51,3 +51,23 @@ def split(table: str, request: Request) -> Response:
 def collect_garbage(table: str, request: Request) -> Response:
     """Delete files that are no longer referenced, once they are old enough."""
     return json_answer(served_instance(request).table(table).collect_garbage())
+
+
+@router.get("/publications", dependencies=[READ])
+def list_publications(table: str, request: Request) -> Response:
+    """Show what is published for other engines, and how far it lags behind."""
+    return json_answer({"publications": served_instance(request).table(table).publications()})
+
+
+@router.post("/publish", dependencies=[ADMIN])
+def publish(table: str, body: PublishBody, request: Request) -> Response:
+    """Let other engines read the table's files in place."""
+    opened = served_instance(request).table(table)
+    return json_answer(opened.publish(body.as_, make_clean=body.make_clean))
+
+
+@router.post("/unpublish", dependencies=[ADMIN])
+def unpublish(table: str, body: UnpublishBody, request: Request) -> Response:
+    """Remove what other engines read the table by. Rows and data files stay."""
+    deleted = served_instance(request).table(table).unpublish(body.as_)
+    return json_answer({"format": body.as_, "deleted": deleted})
