@@ -293,3 +293,25 @@ class TestServer:
             table = remote.create_table("t", files / "a.csv", row_keys=["id"])
 
             assert table.schema == SCHEMA
+
+
+def test_a_column_that_few_values_make_text_is_told(tmp_path, caplog):
+    """Given n/a among numbers, then the warning names value, line and row, and --null-text ends it."""
+    path = tmp_path / "a.csv"
+    path.write_text('id,n,note\n1,2,"x\ny"\n2,n/a,z\n3,4,\n')
+    with sleeper.connect(tmp_path / "instance", create=True) as instance:
+        made = instance.create_table("t", str(path), row_keys=["id"])
+        other = instance.create_table("o", str(path), row_keys=["id"], csv={"null_texts": ["n/a"]})
+
+    assert [field.type.value for field in made.schema.fields] == [
+        *("LongType", "StringType", "StringType")
+    ]
+    assert [field.type.value for field in other.schema.fields] == [
+        *("LongType", "LongType", "StringType")
+    ]
+    (told,) = [record.getMessage() for record in caplog.records if "is text" in record.getMessage()]
+    assert "column 'n' of" in told
+    assert (
+        "1 of its first 3 values, which are no whole numbers: the first is 'n/a', line 4, row 3"
+        in told
+    )

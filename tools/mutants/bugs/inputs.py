@@ -20,7 +20,25 @@ NESTED = ("tests/stories/test_nested_values.py", "-k", "not any_type")
 
 MISTAKES = ("tests/stories/test_first_mistakes.py",)
 
+LINES = ("tests/unit/engine/inputs/test_text_lines.py",)
+
 BUGS = (
+    Bug(
+        name="lines-of-blank-rows",
+        breaks="An error of CSV names a line before the right one where lines are empty.",
+        module="engine/inputs/text_lines.py",
+        right="        filled = lengths > 0",
+        wrong="        filled = lengths > -1",
+        tests=LINES,
+    ),
+    Bug(
+        name="lines-with-odd-quotes",
+        breaks="An error names a line that is wrong where quotes stand inside of values.",
+        module="engine/inputs/text_lines.py",
+        right="return inside if np.isin(before, [*filter(None, self._may_begin)]).all() else None",
+        wrong="return inside if len(before) < len(text) else None",
+        tests=LINES,
+    ),
     Bug(
         name="days-are-numbers",
         breaks="A date is compared with the number of its day, in silence.",

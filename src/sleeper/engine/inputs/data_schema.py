@@ -23,7 +23,12 @@ from sleeper.engine.inputs.sources import (
     is_paths,
     lazy_schema,
 )
-from sleeper.engine.inputs.text_files import csv_schema, json_schema, refuse_other_separator
+from sleeper.engine.inputs.text_files import (
+    csv_schema,
+    json_schema,
+    refuse_other_separator,
+    warn_of_texts,
+)
 from sleeper.errors import BadRequest, SchemaInvalid
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.input_names import text_kind
@@ -151,6 +156,7 @@ def _columns_of_file(
         )
     found = csv_schema(path, remote, csv or CsvOptions())
     refuse_other_separator(path, found.names, keys, csv or CsvOptions())
+    warn_of_texts(path, remote, csv or CsvOptions())
     # Nothing but nulls in what was read: any value is a text.
     return pa.schema(
         [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in found]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 import json
+import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -20,6 +21,7 @@ from pyarrow import json as arrow_json
 
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.engine.inputs.input_files import is_remote, shown
+from sleeper.engine.inputs.text_lines import line_of_row, odd_texts
 from sleeper.engine.inputs.text_values import (
     DecodedFile,
     MapsAsLists,
@@ -37,6 +39,8 @@ from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.input_names import COMPRESSED_NAME, TextKind, text_kind
 from sleeper.ports.objects import InputStore
+
+_log = logging.getLogger(__name__)
 
 _CODECS: Final = {"gz": "gzip", "zst": "zstd", "bz2": "bz2", "lz4": "lz4"}
 _BLOCK_BYTES: Final = 8 << 20
@@ -180,12 +184,33 @@ def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Sche
         try:
             found = _open_csv(file, {}, csv).schema
         except pa.ArrowException as error:
-            _refuse_csv(path, str(error), (), csv)
+            _refuse_csv(path, str(error), (), csv, lambda row: _at_line(path, remote, row, csv))
     try:
         _ = found.names  # pyarrow decodes them only here
     except UnicodeDecodeError:
         _refuse(path, f"its header is no UTF-8: {_GIVE_ENCODING}")
     return found
+
+
+def warn_of_texts(path: str, remote: InputStore | None, csv: CsvOptions) -> None:
+    """Log which values of a file of CSV make columns text that seem to be something else.
+
+    Such a column would be numbers, dates or times if some values were null. Its first 8 MiB count.
+    """
+    with _opened(path, remote, csv=csv) as file:
+        try:
+            rows = _open_csv(file, {}, csv).read_next_batch()
+        except (pa.ArrowException, StopIteration):
+            return
+    for odd in odd_texts(rows):
+        row = odd.place + 1 + csv.header
+        _log.warning(
+            "column %r of %s is text, because of %d of its first %d values, which are no %s: the "
+            "first is %.50r, %srow %d. If they stand for null, give them as null_texts of csv "
+            "(--null-text)",
+            *(odd.column, shown(path), odd.count, odd.total, odd.kind, odd.value),
+            *(_at_line(path, remote, row, csv), row),
+        )
 
 
 def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
@@ -241,19 +266,31 @@ def _csv_rows(
 ) -> Iterator[pa.RecordBatch]:
     types = {field.name: csv_type(field.type) for field in fields}
     rows = 0
+
+    def at_line(row: int) -> str:
+        return _at_line(path, remote, row, csv)
+
     with _opened(path, remote, csv=csv) as file:
         try:
             for batch in _open_csv(file, types, csv):
-                yield _typed(batch, fields, path, rows + 1 + csv.header, csv.decimal_point)
+                first = rows + 1 + csv.header
+                yield _typed(batch, fields, path, first, at_line, csv.decimal_point)
                 rows += batch.num_rows
         except pa.ArrowException as error:
-            _refuse_csv(path, str(error), names, csv)
+            _refuse_csv(path, str(error), names, csv, at_line)
         if file.quotes % 2:
             _refuse(
                 path,
                 f"it has an odd number of quotes ({csv.quote}): a quoted value does not end, or "
                 "the file was cut off. A quote inside a value is doubled, and the value quoted",
             )
+
+
+def _at_line(path: str, remote: InputStore | None, row: int, csv: CsvOptions) -> str:
+    """Return `line N, ` for a row of CSV; nothing where its line is not certain."""
+    with _opened(path, remote, csv=csv) as file:
+        line = line_of_row(file, row, csv)
+    return "" if line is None else f"line {line:,}, "
 
 
 def _open_csv(file: TextSource, types: dict[str, pa.DataType], csv: CsvOptions) -> Any:
@@ -295,7 +332,7 @@ def _json_rows(
     with _opened(path, remote, maps) as file:
         try:
             for batch in _open_json(file, schema, unexpected):
-                yield _typed(batch, fields, path, rows + 1)
+                yield _typed(batch, fields, path, rows + 1, lambda _: "")
                 rows += batch.num_rows
         except pa.ArrowException as error:
             reason = str(error)
@@ -400,9 +437,13 @@ def _typed(
     fields: Sequence[pa.Field],
     path: str,
     first_row: int,
+    at_line: Callable[[int], str],
     decimal_point: str = ".",
 ) -> pa.RecordBatch:
-    """Return rows that were read as text as the table's types."""
+    """Return rows that were read as text as the table's types.
+
+    `at_line` says the line of a row, for messages.
+    """
     arrays = []
     for field in fields:
         column = batch.column(field.name)
@@ -411,8 +452,9 @@ def _typed(
         try:
             arrays.append(exact_values(column, field.type))
         except MisfitText as misfit:
+            row = first_row + misfit.place
             raise InputSchemaMismatch(
-                f"{shown(path)}, row {first_row + misfit.place:,}, column {field.name!r}: "
+                f"{shown(path)}, {at_line(row)}row {row:,}, column {field.name!r}: "
                 f"{misfit.reason}. Nothing was ingested."
             ) from None
     return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in fields])
@@ -481,8 +523,14 @@ def _refuse_encoding(path: str, error: UnicodeError, bytes_read: int) -> NoRetur
     _refuse(path, f"{found}: {advice}")
 
 
-def _refuse_csv(path: str, reason: str, names: Sequence[str], csv: CsvOptions) -> NoReturn:
-    """Raise the error for CSV that pyarrow refused, with the row and the name of the column."""
+def _refuse_csv(
+    path: str,
+    reason: str,
+    names: Sequence[str],
+    csv: CsvOptions,
+    at_line: Callable[[int], str] = lambda _: "",
+) -> NoReturn:
+    """Raise the error for CSV that pyarrow refused, with line, row and the name of the column."""
     if "invalid UTF8" in reason:
         reason += f": {_GIVE_ENCODING}"
     found = _CSV_ROW.fullmatch(reason)
@@ -497,9 +545,9 @@ def _refuse_csv(path: str, reason: str, names: Sequence[str], csv: CsvOptions) -
             "csv=CsvOptions(separator=...) or --separator)"
         )
         why = _ONE_COLUMN.sub(lambda found: found[0] + hint, why)
-        _refuse(path, f"row {int(row):,}{header}: {why}")
+        _refuse(path, f"{at_line(int(row))}row {int(row):,}{header}: {why}")
     raise InputSchemaMismatch(
-        f"{shown(path)}, row {int(row):,}{header}, column "
+        f"{shown(path)}, {at_line(int(row))}row {int(row):,}{header}, column "
         f"{names[int(column)]!r}: {why}. Nothing was ingested."
     )
 

@@ -1,0 +1,177 @@
+"""Finds where a row of a text file begins, and which values make a column of CSV text.
+
+Readers of pyarrow count rows: a value with a line end in quotes, and lines that are empty, make the
+number of a row another one than that of its line. So lines are counted where an error names a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.model.csv_options import CsvOptions
+
+_BLOCK_BYTES: Final = 8 << 20
+_ROW_BYTES_MAX: Final = 16 << 20
+_NEWLINE, _RETURN = b"\n\r"
+_MARK: Final = b"\xef\xbb\xbf"
+
+
+class ByteSource(Protocol):
+    """A file that is read from its beginning to its end."""
+
+    def read(self, size: int | None = None) -> bytes:
+        """Return some bytes; none at the end."""
+        ...
+
+
+def line_of_row(file: ByteSource, row: int, csv: CsvOptions) -> int | None:
+    r"""Return the line, from 1, in which a row begins; None where that is not certain.
+
+    >>> from io import BytesIO
+    >>> line_of_row(BytesIO(b'a\n"x\ny"\n\n7\n'), 3, CsvOptions())
+    5
+
+    Args:
+        file: The file, in UTF-8.
+        row: The number of the row among those that are not empty, from 1; a header is one.
+        csv: How the file is written.
+    """
+    places = _Places(csv)
+    while body := file.read(_BLOCK_BYTES):
+        found = places.add(body, row)
+        if found is not None:
+            return found or None
+    return places.end(row)
+
+
+class _Places:
+    """Counts rows and lines of a file, block by block."""
+
+    def __init__(self, csv: CsvOptions) -> None:
+        self._quote = None if csv.quote is None else ord(csv.quote)
+        self._may_begin = {_NEWLINE, _RETURN, ord(csv.separator), self._quote}
+        self._rows = self._lines = 0
+        self._in_quotes = False
+        self._is_first = True
+        self._waiting = b""  # of a row whose end was not read yet
+
+    def add(self, body: bytes, row: int) -> int | None:
+        """Count a block. Return the line of the row, 0 if none is certain, None to go on."""
+        body = self._waiting + body
+        cut = body.rfind(b"\n") + 1
+        if not cut and len(body) > _ROW_BYTES_MAX:
+            return 0
+        whole, rest = body[:cut], body[cut:]
+        found = self._count(whole, row)
+        self._waiting = rest
+        return found
+
+    def end(self, row: int) -> int | None:
+        """Return the line of a row that has no line end behind it."""
+        return self._count(self._waiting + b"\n", row) or None if self._waiting else None
+
+    def _count(self, body: bytes, row: int) -> int | None:
+        if not body:
+            return None
+        if self._is_first and body.startswith(_MARK):
+            body = body[len(_MARK) :]
+        self._is_first = False
+        text = np.frombuffer(body, np.uint8)
+        newlines = np.flatnonzero(text == _NEWLINE)
+        inside = self._inside(text)
+        if inside is None or ((text[:-1] == _RETURN) & (text[1:] != _NEWLINE)).any():
+            return 0
+        ends = newlines[~inside[newlines]]
+        begun_inside = self._in_quotes
+        self._in_quotes = bool(len(inside) and inside[-1])
+        starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else np.zeros(0, np.int64)
+        lengths = ends - starts
+        lengths -= (lengths > 0) & (text[ends - 1] == _RETURN)
+        filled = lengths > 0
+        if begun_inside and len(filled):
+            filled[0] = False  # it was counted where it began
+        wanted = row - self._rows
+        begun = starts[filled]
+        if self._in_quotes and len(text):  # a row goes on behind this block
+            last = ends[-1] + 1 if len(ends) else 0
+            if not (begun_inside and not len(ends)):
+                begun = np.append(begun, last)
+        if 0 < wanted <= len(begun):
+            return self._lines + 1 + int(np.searchsorted(newlines, begun[wanted - 1]))
+        self._rows += len(begun)
+        self._lines += len(newlines)
+        return None
+
+    def _inside(self, text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_] | None:
+        """Return which bytes are in quotes; None where a quote is no beginning of a value."""
+        if self._quote is None:
+            return np.zeros(len(text), np.bool_)
+        is_quote = text == self._quote
+        inside = (np.cumsum(is_quote) + self._in_quotes) % 2 == 1
+        opening = np.flatnonzero(is_quote & inside)
+        before = text[opening[opening > 0] - 1]
+        return inside if np.isin(before, [*filter(None, self._may_begin)]).all() else None
+
+
+# ---------------------------------------------------------------- columns of text
+
+
+@dataclass(frozen=True, slots=True)
+class OddText:
+    """Why a column is text, though most of its values are something else.
+
+    Attributes:
+        column: The column.
+        kind: What most values are.
+        value: The first that is not.
+        place: Its place among the rows, from 0.
+        count: How many values are not.
+        total: How many values there are.
+    """
+
+    column: str
+    kind: str
+    value: str
+    place: int
+    count: int
+    total: int
+
+
+_DATE: Final = r"\d{4}-\d\d-\d\d"
+_KINDS: Final = {
+    "whole numbers": r"^\s*[-+]?\d{1,18}\s*$",
+    "numbers": r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$",
+    "dates": rf"^{_DATE}$",
+    "timestamps": rf"^{_DATE}([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d(:?\d\d)?)?)?$",
+    "true or false": r"^(?i:true|false)$",
+}
+_MOST: Final = 0.5
+
+
+def odd_texts(rows: pa.RecordBatch) -> list[OddText]:
+    """Return columns of text whose values are mostly of one other kind, with the first that is not.
+
+    Args:
+        rows: Columns as they were read: text, or what was found for them.
+    """
+    found = [_odd(name, rows.column(name)) for name in rows.schema.names]
+    return [each for each in found if each is not None]
+
+
+def _odd(name: str, column: pa.Array) -> OddText | None:
+    total = len(column) - column.null_count
+    if column.type != pa.string() or not total:
+        return None
+    for kind, pattern in _KINDS.items():
+        fits = pc.fill_null(pc.match_substring_regex(column, pattern), True)
+        odd = len(column) - fits.true_count
+        if 0 < odd < total * _MOST:
+            place = pc.index(fits, False).as_py()
+            return OddText(name, kind, column[place].as_py(), place, odd, total)
+    return None
