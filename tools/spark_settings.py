@@ -148,7 +148,7 @@ def row_of(name: str, entry: Any) -> Row:
     if taken(entry, "1s") is None:
         return Row(name, "time", least)
     if taken(entry, "1.5") is None or taken(entry, "0.5") is None:
-        return Row(name, "decimal", least if taken(entry, "1.5") is None else "")
+        return Row(name, "decimal", "" if taken(entry, "-1") is None else "0")
     if taken(entry, "1") is None or taken(entry, "0") is None or taken(entry, "-1") is None:
         return Row(name, "whole", least)
     wanted = _MISMATCH.search(refusal)

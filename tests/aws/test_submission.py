@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 
 from sleeper.errors import MissingExtra, SubmissionFailed
-from sleeper.spark.submit.aws_calls import count_steps
+from sleeper.spark.submit.aws_calls import account_quota, count_steps
 from sleeper.spark.submit.eks import Eks, execution_name
 from sleeper.spark.submit.emr import EbsVolumes, Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
@@ -282,6 +282,37 @@ class TestEmr:
 
         assert caught.value.is_full
         assert caught.value.retryable
+
+
+class TestQuotas:
+    """What an account may have, from Service Quotas."""
+
+    def test_the_quota_of_the_account_is_asked_for_by_its_codes(self, service):
+        """Given an answer, then its value counts."""
+        service.answer(200, {"Quota": {"QuotaCode": "L-1", "Value": 64.0}})
+
+        found = account_quota("fargate", "L-1", region="eu-west-2", endpoint_url=service.url)
+
+        assert found == 64
+        assert service.requests[0][2] == {"ServiceCode": "fargate", "QuotaCode": "L-1"}
+
+    def test_a_refusal_is_no_failure(self, service, caplog):
+        """Given a role that may not ask, then it is asked once, and nothing is known."""
+        caplog.set_level("INFO", "sleeper")
+        service.answer(400, {"__type": "AccessDeniedException", "message": "not allowed"})
+
+        found = account_quota("fargate", "L-1", region="eu-west-2", endpoint_url=service.url)
+
+        assert found is None
+        assert len(service.requests) == 1
+        assert "the quota L-1 of fargate is not known" in caplog.text
+
+    def test_without_an_answer_it_is_not_known(self, credentials):
+        """Given nobody who listens, then a job is sent all the same."""
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        assert account_quota("fargate", "L-1", region="eu-west-2", endpoint_url=url) is None
 
 
 class TestEks:

@@ -244,6 +244,18 @@ class TestAFullCluster:
         assert emr.taken == ["june"]
         assert instance.jobs.job("june").state is JobState.ACCEPTED
 
+    def test_what_a_job_asks_for_is_logged(self, instance, emr, tmp_path, caplog):
+        """Given a small file, then the log has executors, processors and bytes (BLK-4)."""
+        caplog.set_level("INFO", "sleeper")
+
+        self.submitted(instance, tmp_path)
+
+        size_bytes = (tmp_path / "one.parquet").stat().st_size
+        assert (
+            "job june: the job asks for at most 1 executor of 5 vCPU and a driver of 5, 10 vCPU "
+            f"together, for input of {size_bytes:,} bytes"
+        ) in caplog.text
+
     def test_a_cluster_that_is_full_by_its_own_limit_has_the_job_wait_too(
         self, instance, emr, tmp_path
     ):

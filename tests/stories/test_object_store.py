@@ -264,6 +264,26 @@ class TestInput:
 
         assert ids_in(table) == "abcdef"
 
+    @pytest.mark.parametrize(
+        ("path", "names"),
+        [
+            ("in/", ["in/a.parquet", "in/more/b c%20.parquet"]),
+            ("in/a.parquet", ["in/a.parquet"]),
+            ("in/*/b*", ["in/more/b c%20.parquet"]),
+            ("text", ["text/a.csv"]),
+        ],
+    )
+    def test_has_sizes_without_being_opened(self, url, table, raw, bucket, path, names):
+        """Given a folder, an object or a pattern, then the listing tells the bytes of each file."""
+        for number, name in enumerate(
+            ["in/a.parquet", "in/more/b c%20.parquet", "in/_c.parquet", "text/a.csv"], start=1
+        ):
+            raw.put(name, b"x" * 100 * number)
+
+        sizes = sleeper.connect(url).submitted_jobs.inputs.sizes(f"s3://{bucket}/{path}")
+
+        assert sizes == {f"s3://{bucket}/{name}": len(raw.read(name) or b"") for name in names}
+
     def test_may_be_mixed_with_local_files(self, table, raw, bucket, tmp_path):
         """One list, one commit."""
         (tmp_path / "local.parquet").write_bytes(parquet(ROWS[:2]))

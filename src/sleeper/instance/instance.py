@@ -520,6 +520,7 @@ class Instance:
             url=self.url,
             new_id=context.new_id,
             now=self.now,
+            inputs=context.inputs,
         )
 
     def close(self) -> None:

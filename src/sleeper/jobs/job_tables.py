@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from sleeper.engine.inputs.input_files import find_files
+from sleeper.engine.inputs.input_files import file_sizes, find_files
 from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
 from sleeper.jobs.input_places import InputPlaces
 from sleeper.model.formats.batcher_submission import BatcherSubmission
@@ -196,14 +196,7 @@ class JobTables:
             InputNotFound: a path names nothing any longer.
             StorageFailed: the storage does not answer.
         """
-        files = [file for path in paths for file in find_files([path], self._inputs)]
-        return {file: self._size_bytes(file) for file in dict.fromkeys(files)}
-
-    def _size_bytes(self, file: str) -> int:
-        if "://" not in file:
-            return Path(file).stat().st_size
-        with self._inputs.open(file) as opened:
-            return int(opened.seek(0, os.SEEK_END))
+        return file_sizes(paths, self._inputs)
 
     def _exists(self, path: str) -> bool:
         try:

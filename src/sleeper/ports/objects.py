@@ -6,7 +6,7 @@ An adapter calls one external system and translates its errors into ours. It dec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -210,6 +210,14 @@ class InputStore(Protocol):
             InputNotFound: the file or folder does not exist, or there is no file to read.
             UrlInvalid: URLs of this kind cannot be read.
             StorageFailed: the storage does not answer, or denies access.
+        """
+        ...
+
+    def sizes(self, url: str) -> Mapping[str, int]:
+        """Return the files that `find` returns, with the bytes of each, by listing alone.
+
+        Raises:
+            InputNotFound, UrlInvalid, StorageFailed: as for `find`.
         """
         ...
 

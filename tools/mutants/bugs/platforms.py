@@ -6,6 +6,7 @@ from ..bug import Bug
 
 _STORIES = ("tests/stories/test_bulk_import_jobs.py",)
 _BAD_JOBS = ("tests/unit/spark/submit/test_bad_jobs.py",)
+_EXECUTORS = ("tests/unit/spark/submit/test_executors.py",)
 _STACKS = ("tests/deploy/stacks/test_bulk_import.py",)
 
 BUGS = (
@@ -130,5 +131,45 @@ BUGS = (
         right="if count is not None and most is not None and count > most:",
         wrong="if count is not None and most is not None and count < -most:",
         tests=_BAD_JOBS,
+    ),
+    Bug(
+        name="executors-for-no-input",
+        breaks="A job of a terabyte asks for as many executors as one of a megabyte.",
+        module="spark/submit/executors.py",
+        right="return min(EXECUTORS_MAX, max(1, wanted))",
+        wrong="return min(EXECUTORS_MAX, 1)",
+        tests=_EXECUTORS,
+    ),
+    Bug(
+        name="set-numbers-not-fixed",
+        breaks="A number of executors that a job or property sets is only where they begin.",
+        module="spark/submit/executors.py",
+        right="if enabled in chosen else INSTANCES not in chosen",
+        wrong="if enabled in chosen else True",
+        tests=_EXECUTORS,
+    ),
+    Bug(
+        name="bound-below-what-is-set",
+        breaks="A job with minExecutors is refused for a default that is below it.",
+        module="spark/submit/executors.py",
+        right="count = max(most, *(each or 1 for each in (least, first, fixed)))",
+        wrong="count = most",
+        tests=_EXECUTORS,
+    ),
+    Bug(
+        name="unlisted-input-fails-the-job",
+        breaks="A job whose files cannot be listed where it is submitted is not submitted.",
+        module="spark/submit/submitted_jobs.py",
+        right="except (InputNotFound, UrlInvalid, StorageFailed, MissingExtra) as error:",
+        wrong="except (InputNotFound, UrlInvalid, MissingExtra) as error:",
+        tests=_EXECUTORS,
+    ),
+    Bug(
+        name="refused-quota-fails-the-job",
+        breaks="A job is not sent where the quotas of the account may not be read.",
+        module="spark/submit/aws_calls.py",
+        right='    except (SubmissionFailed, MissingExtra) as error:\n        _log.info("the quota',
+        wrong='    except MissingExtra as error:\n        _log.info("the quota',
+        tests=("tests/aws/test_submission.py",),
     ),
 )

@@ -159,15 +159,18 @@ def _submit(job: BulkImportJob, instance: Instance, platform: str, asked: dict[s
     planned = submitted.plan(
         job, cluster, environment=asked.get("environment"), options=_options(asked)
     )
+    notes = submitted.notes(planned, ask=not asked["dry_run"])
     if asked["dry_run"]:
-        print_json(_shown(planned))
+        print_json(_shown(planned, notes))
         return
     sent = submitted.submit(planned)
     if asked["as_json"]:
-        print_json(_shown(sent))
+        print_json(_shown(sent, notes))
         return
     started = f" as {sent.started}" if sent.started else ""
     say(f"submitted job {sent.job.id} to {platform}{started}; saved as {sent.job_place}")
+    for note in notes:
+        say(note)
 
 
 def _options(asked: dict[str, Any]) -> tuple[str, ...]:
@@ -178,11 +181,12 @@ def _options(asked: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _shown(submission: Submission) -> dict[str, Any]:
+def _shown(submission: Submission, notes: list[str]) -> dict[str, Any]:
     return {
         "platform": submission.platform,
         "job_place": submission.job_place,
         "job": json.loads(write_bulk_import_job(submission.job)),
         "request": asdict(submission.request),
         "started": submission.started,
+        "notes": notes,
     }

@@ -31,6 +31,9 @@ from sleeper.model.known_properties.value_kinds import (
 _ENGINE = one_of("JAVA", "DATAFUSION", "DATAFUSION_EXPERIMENTAL")
 _ARCHITECTURES = list_of(one_of("x86_64", "arm64"), "a list of x86_64 and arm64")
 
+_BY_INPUT = "else as many as the bytes of the input need, while they have work."
+_BY_CORES = "else two for each core."
+
 _Row = tuple[str, str | None, Kind[Any], str]
 """Name, default, kind and meaning of a property."""
 
@@ -230,18 +233,28 @@ _CLUSTERS = (
     ("persistent.emr.cluster.name", None, TEXT, "A cluster that runs, for persistent-emr."),
     ("emr.serverless.application.id", None, TEXT, "Application of EMR Serverless."),
     ("emr.serverless.role.arn", None, TEXT, "Role of its jobs."),
-    ("emr.spark.executor.instances", "29", POSITIVE, "Executors."),
+    ("emr.spark.executor.instances", None, POSITIVE, f"Executors; {_BY_INPUT}"),
     ("emr.spark.executor.cores", "5", POSITIVE, "Cores of one."),
     ("emr.spark.executor.memory", "6g", TEXT, "Heap of one; workers in Python have the overhead."),
     ("emr.spark.executor.memory.overhead", "11946m", TEXT, "Memory of one outside the heap."),
     ("emr.spark.driver.cores", "5", POSITIVE, "Cores of the driver."),
     ("emr.spark.driver.memory", "4g", TEXT, "Memory of the driver."),
-    ("emr.spark.default.parallelism", "290", POSITIVE, "Tasks of a stage."),
-    ("emr.spark.sql.shuffle.partitions", "290", POSITIVE, "Partitions of a shuffle."),
-    ("emr.serverless.spark.executor.instances", "36", POSITIVE, "Executors, serverless."),
+    ("emr.spark.default.parallelism", None, POSITIVE, f"Tasks of a stage; {_BY_CORES}"),
+    ("emr.spark.sql.shuffle.partitions", None, POSITIVE, f"Partitions of a shuffle; {_BY_CORES}"),
+    (
+        "emr.serverless.spark.executor.instances",
+        None,
+        POSITIVE,
+        f"Executors, serverless; {_BY_INPUT}",
+    ),
     ("emr.serverless.spark.executor.cores", "4", POSITIVE, "Cores of one, serverless."),
     ("emr.serverless.spark.executor.memory", "6G", TEXT, "Memory of one, serverless."),
-    ("emr.serverless.spark.default.parallelism", "288", POSITIVE, "Tasks, serverless."),
+    (
+        "emr.serverless.spark.default.parallelism",
+        None,
+        POSITIVE,
+        f"Tasks, serverless; {_BY_CORES}",
+    ),
 )
 
 UPSTREAM_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = (

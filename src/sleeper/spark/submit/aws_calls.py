@@ -23,6 +23,8 @@ _BUSY = (
     "ExecutionLimitExceeded",
 )
 _NAMES_MAX: Final = 100  # of the executions of one job
+_QUOTAS: Final = "service-quotas"
+_QUOTA_S: Final = 5
 _FULL: Final = "Maximum number of active steps"
 
 
@@ -64,6 +66,26 @@ def count_steps(
         )
 
 
+def account_quota(
+    service: str, code: str, *, region: str | None = None, endpoint_url: str | None = None
+) -> float | None:
+    """Return what an account may have of something; None where that cannot be known.
+
+    Args:
+        service: The service, as Service Quotas calls it.
+        code: The quota's code.
+        region: Where; None for that of the environment.
+        endpoint_url: Another server than AWS's own.
+    """
+    try:
+        with _client(_QUOTAS, region, endpoint_url) as client:
+            answer = client.get_service_quota(ServiceCode=service, QuotaCode=code)
+            return float(answer["Quota"]["Value"])
+    except (SubmissionFailed, MissingExtra) as error:
+        _log.info("the quota %s of %s is not known: %s", code, service, error)
+        return None
+
+
 @contextmanager
 def _client(service: str, region: str | None, endpoint_url: str | None) -> Iterator[Any]:
     """Yield a client, and translate what its calls raise."""
@@ -84,7 +106,10 @@ def _client(service: str, region: str | None, endpoint_url: str | None) -> Itera
             "pip install 'sleeper-store[aws]'"
         ) from None
     # EMR has no token that makes a repeated call harmless: asked once, it makes one cluster.
-    config = Config(retries={"total_max_attempts": 1}) if service == "emr" else None
+    once = {"total_max_attempts": 1}
+    config = Config(retries=once) if service == "emr" else None
+    if service == _QUOTAS:  # nobody waits for long for what may be left out
+        config = Config(retries=once, connect_timeout=_QUOTA_S, read_timeout=_QUOTA_S)
     try:
         yield boto3.session.Session().client(
             service, region_name=region, endpoint_url=endpoint_url, config=config

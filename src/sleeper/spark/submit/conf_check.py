@@ -11,10 +11,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from sleeper.spark.submit.effective_conf import Platform
-from sleeper.spark.submit.spark_settings import mib_of, seconds_of, setting_failures
+from sleeper.spark.submit.spark_settings import (
+    DYNAMIC,
+    INSTANCES,
+    is_true,
+    mib_of,
+    seconds_of,
+    setting_failures,
+    whole_of,
+)
 
-DYNAMIC: Final = "spark.dynamicAllocation."
-INSTANCES: Final = "spark.executor.instances"
 OVERHEAD: Final = "spark.executor.memoryOverhead"
 
 # Families of settings that some platforms alone read.
@@ -65,19 +71,6 @@ def conf_failures(
             platform, readable, called, is_default=OVERHEAD not in {*given, *(properties or {})}
         ),
     ]
-
-
-def whole_of(conf: Mapping[str, str], name: str) -> int | None:
-    """Return the whole number that a setting is; None where it is not set, or is none."""
-    try:
-        return int(conf[name])
-    except (KeyError, ValueError):
-        return None
-
-
-def is_true(conf: Mapping[str, str], name: str) -> bool:
-    """Return whether a setting is true."""
-    return conf.get(name, "").strip().lower() == "true"
 
 
 def _foreign(platform: Platform, given: Collection[str]) -> Iterator[str]:

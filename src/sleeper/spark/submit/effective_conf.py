@@ -1,8 +1,9 @@
 """Which settings Spark gets: the job's own, else the instance's, else the default (rule BLK-4).
 
-Defaults follow upstream's but for one thing: memory. Upstream's rows live in the
-Java heap; ours pass through Python workers, whose memory a cluster counts as overhead. So a
-container of the same size is divided the other way round.
+Defaults follow upstream's but for two things. Memory: upstream's rows live in the Java heap; ours
+pass through Python workers, whose memory a cluster counts as overhead. So a container of the same
+size is divided the other way round. Executors: upstream's number is fixed; here as many run as have
+work, and how many those may be follows from the bytes of the input (`executors.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.deployment import REGION
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.known_properties.value_kinds import TABLE_DEFAULT_PREFIX, TABLE_PREFIX
-from sleeper.spark.submit.spark_settings import mib_of
+from sleeper.spark.submit.executors import allocation_conf, executors_for
+from sleeper.spark.submit.spark_settings import mib_of, whole_of
 
 Platform = Literal["spark-submit", "kubernetes", "eks", "emr", "emr-serverless"]
 
@@ -27,7 +29,6 @@ _EVERYWHERE: Final = {
 }
 _LARGE: Final = {
     **_EVERYWHERE,
-    "spark.dynamicAllocation.enabled": "false",
     "spark.memory.fraction": "0.80",
     "spark.memory.storageFraction": "0.30",
     "spark.rdd.compress": "true",
@@ -39,36 +40,44 @@ _LARGE: Final = {
 # Of 18,090 MB that upstream gives an executor (16g and 1706m), 6 GB are the heap.
 _EMR: Final = {
     **_LARGE,
-    "spark.default.parallelism": "290",
     "spark.driver.cores": "5",
     "spark.driver.memory": "4g",
     "spark.driver.memoryOverhead": "6g",
     "spark.executor.cores": "5",
-    "spark.executor.instances": "29",
     "spark.executor.memory": "6g",
     "spark.executor.memoryOverhead": "11946m",
-    "spark.sql.shuffle.partitions": "290",
 }
 # Workers of 4 vCPU have 8 to 30 GB there, heap and overhead together.
 _SERVERLESS: Final = {
     **_LARGE,
-    "spark.default.parallelism": "288",
     "spark.driver.cores": "4",
     "spark.driver.memory": "4G",
     "spark.driver.memoryOverhead": "6G",
     "spark.emr-serverless.executor.disk": "200G",
     "spark.executor.cores": "4",
-    "spark.executor.instances": "36",
     "spark.executor.memory": "6G",
     "spark.executor.memoryOverhead": "10G",
-    "spark.sql.shuffle.partitions": "288",
 }
 # Pods of 4 vCPU have 8 to 30 GB on Fargate. One of 5, upstream's, is billed as 8.
 _EKS: Final = {
     **_EMR,
-    "spark.driver.cores": "4",
+    "spark.driver.cores": "2",
     "spark.executor.cores": "4",
     "spark.executor.memoryOverhead": "10g",
+}
+# The one executor of a small job there: with the driver and two pods of the cluster's own it has
+# 4.5 of the 6 vCPU that a new account may use on Fargate.
+_EKS_SMALL: Final = {
+    "spark.executor.cores": "2",
+    "spark.executor.memory": "4g",
+    "spark.executor.memoryOverhead": "6g",
+}
+# Upstream's numbers of executors: the most that there are where the size of the input is not known.
+EXECUTORS_OF_UNKNOWN: Final[Mapping[Platform, int]] = {
+    "kubernetes": 29,
+    "eks": 29,
+    "emr": 29,
+    "emr-serverless": 36,
 }
 DEFAULTS: Final[Mapping[Platform, Mapping[str, str]]] = {
     "spark-submit": _EVERYWHERE,
@@ -113,17 +122,49 @@ _OVERHEAD_MIB_MIN, _OVERHEAD_SHARE = 384, 0.1  # Spark's own, where nothing is s
 
 
 def effective_spark_conf(
-    platform: Platform, instance: InstanceProperties, job: BulkImportJob
+    platform: Platform,
+    instance: InstanceProperties,
+    job: BulkImportJob,
+    input_bytes: int | None = None,
 ) -> dict[str, str]:
     """Return Spark's settings for a job, sorted by name.
 
     An instance sets one for all platforms, `sleeper.bulk.import.spark.executor.instances`, or
     for one, such as `sleeper.bulk.import.emr.serverless.spark.executor.instances`, which wins.
 
+    Args:
+        platform: Where the job is to run.
+        instance: The instance's properties.
+        job: The job.
+        input_bytes: Bytes of its input files; None where they are not known.
+
     Source: rule BLK-4.
     """
     given = {name: text for name, (text, _) in _given(platform, instance).items()}
-    return dict(sorted({**DEFAULTS[platform], **given, **job.spark_conf}.items()))
+    chosen = {**given, **job.spark_conf}
+    return dict(sorted({**_defaults(platform, chosen, input_bytes), **chosen}.items()))
+
+
+def is_sized(platform: Platform) -> bool:
+    """Return whether the number of executors on a platform follows from the input."""
+    return platform in EXECUTORS_OF_UNKNOWN
+
+
+def _defaults(
+    platform: Platform, chosen: Mapping[str, str], input_bytes: int | None
+) -> dict[str, str]:
+    """Return the settings for what nobody has chosen."""
+    conf = dict(DEFAULTS[platform])
+    if not is_sized(platform):
+        return conf
+    cores = whole_of({**conf, **chosen}, "spark.executor.cores") or 1
+    most = EXECUTORS_OF_UNKNOWN[platform]
+    if input_bytes is not None:
+        most = executors_for(input_bytes, cores)
+        if platform == "eks" and most == 1 and not any(name in chosen for name in _EKS_SMALL):
+            conf |= _EKS_SMALL
+            cores = int(_EKS_SMALL["spark.executor.cores"])
+    return {**conf, **allocation_conf(chosen, most, cores)}
 
 
 def setting_properties(platform: Platform, instance: InstanceProperties) -> dict[str, str]:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
-from sleeper.spark.submit.conf_check import whole_of
 from sleeper.spark.submit.effective_conf import memory_mib
 from sleeper.spark.submit.request import AwsRequest, DriverCall, conf_arguments
+from sleeper.spark.submit.spark_settings import whole_of
 
 # ---------------------------------------------------------------- pods
 #

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
-from sleeper.spark.submit.conf_check import whole_of
 from sleeper.spark.submit.effective_conf import memory_mib
 from sleeper.spark.submit.machine_types import MachineType, near_types
 from sleeper.spark.submit.machine_types import machine_types as known_types
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
+from sleeper.spark.submit.spark_settings import whole_of
 
 # ---------------------------------------------------------------- machines
 #

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.spark.submit.conf_check import whole_of
 from sleeper.spark.submit.effective_conf import memory_mib
 from sleeper.spark.submit.emr import release_failures
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
-from sleeper.spark.submit.spark_settings import mib_of
+from sleeper.spark.submit.spark_settings import mib_of, whole_of
 
 # What a worker may have: GB of memory, from and to, by vCPU.
 _MEMORY_GB: Final = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}

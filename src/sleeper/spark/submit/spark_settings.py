@@ -20,6 +20,9 @@ from sleeper.model.known_properties.given import one_slip_away
 Kind = Literal["boolean", "whole", "decimal", "size", "time", "choice", "text", "family"]
 
 PREFIX: Final = "spark."
+INSTANCES: Final = "spark.executor.instances"
+DYNAMIC: Final = "spark.dynamicAllocation."
+"""What the settings begin with that let executors come and go with the work."""
 
 _TABLE: Final = Path(__file__).with_name("spark_settings.csv")
 _SIZE = re.compile(r"(-?\d+)(b|[kmgtp]b?)?", re.IGNORECASE)
@@ -159,6 +162,19 @@ def seconds_of(text: str) -> float:
     if found is None:
         raise ValueError(f"{text!r} is no time, such as 60s")
     return int(found[1]) * _SECONDS[(found[2] or "s").lower()]
+
+
+def whole_of(conf: Mapping[str, str], name: str) -> int | None:
+    """Return the whole number that a setting is; None where it is not set, or is none."""
+    try:
+        return int(conf[name])
+    except (KeyError, ValueError):
+        return None
+
+
+def is_true(conf: Mapping[str, str], name: str) -> bool:
+    """Return whether a setting is true."""
+    return conf.get(name, "").strip().lower() == "true"
 
 
 def _number(kind: Kind, value: str) -> float | None:

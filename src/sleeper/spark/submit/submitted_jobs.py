@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sleeper.errors import BadRequest, JobInvalid, StorageFailed
+from sleeper.engine.inputs.input_files import file_sizes
+from sleeper.errors import (
+    BadRequest,
+    InputNotFound,
+    JobInvalid,
+    MissingExtra,
+    StorageFailed,
+    UrlInvalid,
+)
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     bulk_import_job_failures,
@@ -18,13 +26,14 @@ from sleeper.model.formats.bulk_import_job import (
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import InputStore, Objects
 from sleeper.ports.table_index import TableIndex
-from sleeper.spark.submit.aws_calls import count_steps
+from sleeper.spark.submit.aws_calls import account_quota, count_steps
 from sleeper.spark.submit.driver_process import DriverProcess
 from sleeper.spark.submit.effective_conf import (
     Platform,
     effective_spark_conf,
+    is_sized,
     platform_setting,
     region_conf,
     setting_properties,
@@ -32,8 +41,10 @@ from sleeper.spark.submit.effective_conf import (
 from sleeper.spark.submit.eks import Eks
 from sleeper.spark.submit.emr import Emr, Setting
 from sleeper.spark.submit.emr_serverless import EmrServerless
-from sleeper.spark.submit.request import DriverCall, Request
+from sleeper.spark.submit.executors import FARGATE_QUOTA, SERVERLESS_QUOTA, Demand, Quota
+from sleeper.spark.submit.request import AwsRequest, DriverCall, Request
 from sleeper.spark.submit.send import send
+from sleeper.spark.submit.spark_settings import unknown_settings
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 from sleeper.spark.submit.submission_check import EMR_SETTINGS, CheckedCall, submission_failures
 
@@ -54,6 +65,7 @@ class Submission:
         job: The job, with its id.
         job_place: The key in the instance under which the run's driver finds the job.
         request: What is sent to the cluster.
+        demand: What the job asks the platform for; None where the cluster's own size counts.
         started: What the cluster calls that which it started; None before, and for commands.
     """
 
@@ -61,6 +73,7 @@ class Submission:
     job: BulkImportJob
     job_place: str
     request: Request
+    demand: Demand | None = None
     started: str | None = None
 
 
@@ -75,6 +88,7 @@ class SubmittedJobs:
         url: Where a driver finds it.
         new_id: Fresh random ids.
         now: The clock (aware, UTC).
+        inputs: Finds input files by URL, for their sizes; None where they are not looked at.
     """
 
     objects: Objects
@@ -83,6 +97,7 @@ class SubmittedJobs:
     url: str
     new_id: NewId
     now: Callable[[], datetime]
+    inputs: InputStore | None = None
 
     def plan(
         self,
@@ -95,7 +110,8 @@ class SubmittedJobs:
     ) -> Submission:
         """Return what would be sent to a cluster. Nothing is saved or started.
 
-        Paths of this machine become absolute: a driver has another working folder.
+        Paths of this machine become absolute: a driver has another working folder. Where the number
+        of executors follows from the input, its files are listed.
 
         Args:
             job: With or without an id; with its table's name or id.
@@ -123,14 +139,48 @@ class SubmittedJobs:
             job = replace(job, files=tuple(map(_absolute, job.paths)))
         run_id = run_id or self.new_id()
         place = f"{_FOLDER}{job.id}-{run_id}.json"
+        platform = platform_of(cluster)
+        input_bytes = self._input_bytes(job) if is_sized(platform) else None
+        spark_conf = self._spark_conf(platform, job, input_bytes)
         call = DriverCall(
             name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
             arguments=(place, "--instance", self.url, *options),
-            spark_conf=self._spark_conf(platform_of(cluster), job),
+            spark_conf=spark_conf,
             environment=environment,
         )
         request = self._request(cluster, call, run_id, job, record)
-        return Submission(platform=platform_of(cluster), job=job, job_place=place, request=request)
+        demand = None
+        if is_sized(platform):
+            demand = Demand.of(spark_conf, input_bytes, _quota_of(cluster))
+        return Submission(
+            platform=platform, job=job, job_place=place, request=request, demand=demand
+        )
+
+    def notes(self, submission: Submission, *, ask: bool = True) -> list[str]:
+        """Return what people should know of a submission: its size, and names that do nothing.
+
+        Args:
+            submission: What is to be sent.
+            ask: Whether AWS may be asked for the quota of the account, if the job asks for more
+                than a new account has. Where it gives no answer, that of a new account counts.
+        """
+        unknown = unknown_settings(submission.job.spark_conf)
+        notes = [f"{', '.join(unknown)}: no setting of Spark itself; passed on"] if unknown else []
+        demand, request = submission.demand, submission.request
+        if demand is None:
+            return notes
+        limit = _limit_of(demand, request) if ask and isinstance(request, AwsRequest) else None
+        return [demand.told(limit), *notes]
+
+    def _input_bytes(self, job: BulkImportJob) -> int | None:
+        """Return the bytes of a job's input; None where its files cannot be listed from here."""
+        if self.inputs is None:
+            return None
+        try:
+            return sum(file_sizes(job.paths, self.inputs).values())
+        except (InputNotFound, UrlInvalid, StorageFailed, MissingExtra) as error:
+            _LOG.info("the size of the input of job %s is not known: %s", job.id, error)
+            return None
 
     def failures(
         self, job: BulkImportJob, cluster: Cluster, *, environment: str | None = None
@@ -164,10 +214,12 @@ class SubmittedJobs:
             cluster.cluster_name or "", region=cluster.region, endpoint_url=cluster.endpoint_url
         )
 
-    def _spark_conf(self, platform: Platform, job: BulkImportJob) -> dict[str, str]:
+    def _spark_conf(
+        self, platform: Platform, job: BulkImportJob, input_bytes: int | None = None
+    ) -> dict[str, str]:
         return {
             **region_conf(platform, self.properties),
-            **effective_spark_conf(platform, self.properties, job),
+            **effective_spark_conf(platform, self.properties, job, input_bytes),
         }
 
     def _settings(self, job: BulkImportJob, record: TableRecord | None) -> Setting:
@@ -266,6 +318,25 @@ def _missing(paths: Sequence[str]) -> list[str]:
 
 def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).expanduser().absolute())
+
+
+def _limit_of(demand: Demand, request: AwsRequest) -> float | None:
+    """Return the quota of the account, if it matters; None where it cannot be known."""
+    quota = demand.quota
+    if quota is None or not demand.is_above(quota.of_new_account) or request.endpoint_url:
+        return None
+    return account_quota(quota.service, quota.code, region=request.region)
+
+
+def _quota_of(cluster: Cluster) -> Quota | None:
+    """Return the quota of an account that limits a job on a cluster."""
+    match cluster:
+        case EmrServerless():
+            return SERVERLESS_QUOTA
+        case Eks(is_fargate=True):
+            return FARGATE_QUOTA
+        case _:
+            return None
 
 
 def platform_of(cluster: Cluster) -> Platform:

@@ -53,11 +53,19 @@ class BucketInputs:
             UrlInvalid: the URL does not name a bucket.
             StorageFailed: the store cannot be read.
         """
+        return [*self.sizes(url)]
+
+    def sizes(self, url: str) -> dict[str, int]:
+        """Return the files that `find` returns, in its order, with the bytes of each.
+
+        Raises:
+            InputNotFound, UrlInvalid, StorageFailed: as for `find`.
+        """
         bucket, key = split_url(url)
         client = self._client(bucket)
         client.store()
         try:
-            found = client.call(lambda store: _names_of(store, key))
+            found = client.call(lambda store: _sizes_of(store, key))
         except vendor_errors() as error:
             raise _failure(error, bucket, key) from error
         if not found:
@@ -65,7 +73,7 @@ class BucketInputs:
                 f"there is no object {url!r}, and no object of Parquet, CSV or JSON lines in a "
                 "folder of that name"
             )
-        return [bucket.named(name) for name in found]
+        return {bucket.named(name): size_bytes for name, size_bytes in found.items()}
 
     @contextmanager
     def open(self, url: str) -> Iterator[BucketFile]:
@@ -201,46 +209,51 @@ def _end_of(store: Any, key: str) -> tuple[Any, bytes]:
     return found.meta, end if len(end) == min(_END_BYTES, found.meta["size"]) else b""
 
 
-def _names_of(store: Any, key: str) -> list[str]:
-    if key and not key.endswith("/") and _is_object(store, key):
-        return [key]
+def _sizes_of(store: Any, key: str) -> dict[str, int]:
+    if key and not key.endswith("/"):
+        size_bytes = _object_size(store, key)
+        if size_bytes is not None:
+            return {key: size_bytes}
     if is_pattern(key):
         wanted = pattern_regex(key)
         below = _visible_below(store, folder_of_pattern(key).strip("/"))
-        return [name for name in below if wanted.fullmatch(name)]
-    return data_files(_visible_below(store, key.strip("/")))
+        return {name: size_bytes for name, size_bytes in below if wanted.fullmatch(name)}
+    sizes = dict(_visible_below(store, key.strip("/")))
+    return {name: sizes[name] for name in data_files(sizes)}
 
 
-def _is_object(store: Any, key: str) -> bool:
+def _object_size(store: Any, key: str) -> int | None:
+    """Return the bytes of an object; None if there is none, or a folder of its name."""
     try:
-        found = obstore().head(store, key)
+        size_bytes = int(obstore().head(store, key)["size"])
     except FileNotFoundError:
-        return False
+        return None
     # Some programs create an empty object with the name of a folder.
-    return bool(found["size"]) or next(_names_below(store, key), None) is None
+    is_object = size_bytes or next(_sizes_below(store, key), None) is None
+    return size_bytes if is_object else None
 
 
-def _visible_below(store: Any, folder: str) -> Iterator[str]:
+def _visible_below(store: Any, folder: str) -> Iterator[tuple[str, int]]:
     start = f"{folder}/" if folder else ""
-    for name in _names_below(store, folder):
+    for name, size_bytes in _sizes_below(store, folder):
         below = name.removeprefix(start).split("/")
         if not any(map(is_hidden, below)):
-            yield name
+            yield name, size_bytes
 
 
-def _names_below(store: Any, folder: str) -> Iterator[str]:
-    """Yield the names of all objects in a folder, without empty objects that represent folders."""
+def _sizes_below(store: Any, folder: str) -> Iterator[tuple[str, int]]:
+    """Yield names and bytes of all objects in a folder, without empty ones that are folders."""
     empty: str | None = None
     for page in obstore().list(store, prefix=folder or None, chunk_size=_PAGE_KEYS):
         for found in page:
             name = found["path"]
             if empty is not None and not name.startswith(f"{empty}/"):
-                yield empty
+                yield empty, 0
             empty = None if found["size"] else name
             if found["size"]:
-                yield name
+                yield name, int(found["size"])
     if empty is not None:
-        yield empty
+        yield empty, 0
 
 
 def _failure(error: Exception, bucket: Bucket, key: str) -> InputNotFound | StorageFailed:

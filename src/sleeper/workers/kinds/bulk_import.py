@@ -166,6 +166,8 @@ class BulkImportWork(Job):
         jobs = self.instance.submitted_jobs
         environment = self.instance.properties.jobs.environment
         planned = jobs.plan(self.job, cluster, environment=environment, run_id=run.run_id)
+        for note in jobs.notes(planned):
+            _log.info("job %s: %s", self.job_id, note)
         if isinstance(cluster, DriverProcess) and isinstance(planned.request, CommandRequest):
             jobs.save(planned)
             run_driver(planned.request, run.check)

@@ -53,7 +53,7 @@ def in_bucket(monkeypatch) -> str:
     """The URL that instances have from here on, wherever they are: that of a bucket."""
     place = "s3://bucket/instance"
     before = Instance.submitted_jobs.fget
-    moved = property(lambda self: replace(before(self), url=place))
+    moved = property(lambda self: replace(before(self), url=place, inputs=None))
     monkeypatch.setattr(Instance, "submitted_jobs", moved)
     return place
 
@@ -180,6 +180,7 @@ class TestDryRun:
             *(shown["job_place"], "--instance", in_bucket, "--ignore-extra-columns")
         ]
         assert "spark.a=b" in submit["sparkSubmitParameters"]
+        assert "at most 36 executors of 4 vCPU" in shown["notes"][0]
         assert saved_jobs(url) == []
 
     def test_emr_with_a_jobs_own_machines(self, url, in_bucket, tmp_path):

@@ -90,13 +90,13 @@ class TestSparkSettings:
         assert conf("emr", {f"sleeper.bulk.import.{name}": " x "})[setting] == "x"
 
     def test_what_a_container_weighs_follows_upstream(self):
-        """As many and as large containers, though less of each is the Java heap."""
+        """As large containers, though less of each is the Java heap; as many at most, unsized."""
         emr, serverless = conf("emr"), conf("emr-serverless")
 
-        assert emr[EXECUTORS] == "29"
+        assert emr["spark.dynamicAllocation.maxExecutors"] == "29"
         assert emr["spark.executor.cores"] == "5"
         assert 6 * 1024 + int(emr["spark.executor.memoryOverhead"][:-1]) == 16 * 1024 + 1706
-        assert serverless[EXECUTORS] == "36"
+        assert serverless["spark.dynamicAllocation.maxExecutors"] == "36"
         assert serverless["spark.emr-serverless.executor.disk"] == "200G"
         assert (
             serverless["spark.executor.memory"],
