@@ -32,6 +32,8 @@ SETS = [
     *permutations([-INF, NAN]),
     *permutations([INF, NAN, 3.25, None]),
     *permutations([-INF, SIGNED_NAN, -3.25]),
+    *permutations([INF, -INF, 3.25]),
+    *permutations([INF, -INF, None]),
     [-INF, 5.0, NAN, 1.0, 2.0],
     [1.0e38, -1.0e38, NAN],
     [0.0, -1.5],
