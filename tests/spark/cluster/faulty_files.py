@@ -277,6 +277,10 @@ class FaultyInputs:
         folder = Path(url.removeprefix("faulty://"))
         return [f"faulty://{path}" for path in sorted(folder.glob("*.parquet"))]
 
+    def sizes(self, url: str) -> dict[str, int]:
+        found = self.find(url)
+        return {each: Path(each.removeprefix("faulty://")).stat().st_size for each in found}
+
     @contextmanager
     def open(self, url: str) -> Iterator[Any]:
         with Path(url.removeprefix("faulty://")).open("rb") as file:
