@@ -171,6 +171,22 @@ def test_what_a_job_asks_for_in_vain_is_logged(instance, tmp_path, caplog):
     assert "job june ran without Spark: its sparkConf was not used" in caplog.text
 
 
+def test_settings_that_spark_does_not_have_are_rejected(instance, tmp_path):
+    """Given a misspelt setting and no size, then a worker without a cluster names both (BLK-2)."""
+    path = written(tmp_path / "one.parquet", 1)
+    conf = {"spark.executor.memroy": "3g", "spark.driver.memory": "big"}
+    instance.jobs.submit_bulk_import("numbers", path, "june", spark_conf=conf)
+
+    assert work(instance, "bulk-import") == 0
+
+    status = instance.jobs.job("june")
+    assert status.state is JobState.REJECTED
+    assert status.reasons == (
+        "spark.executor.memroy is no setting of Spark; did you mean spark.executor.memory?",
+        "spark.driver.memory is 'big', but it must be a size, such as 6g",
+    )
+
+
 class TestAFullCluster:
     """The kept cluster of EMR takes two jobs at once; others wait in their queue."""
 

@@ -35,6 +35,7 @@ from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import ImportOutput, Target, import_files, import_frame
 from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
+from sleeper.spark.submit.spark_settings import setting_failures
 from sleeper.state.new_files import SweepGuard, add_files, request_files
 from sleeper.state.plans.bulk_imports import EngineAsked, EngineChoice, InputKind, choose_engine
 from sleeper.state.plans.extend_tree import leaves_wanted
@@ -133,6 +134,8 @@ def bulk_import(
         progress=progress,
         send_commit=send_commit,
     )
+    if wrong := [f"{name} {reason}" for name, reason in setting_failures(request.conf)]:
+        raise BadRequest("; ".join(wrong))
     started = table.context.clock.now()
     state = table.store.refresh()
     if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:

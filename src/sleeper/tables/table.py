@@ -173,6 +173,7 @@ class Table(TableHandle, WholeTable):
 
         Raises:
             InputRefused: the input does not fit the table; no row of it is visible.
+            BadRequest: a setting of `conf` is misspelt, or no value of its kind; lists all.
             InsufficientData: there are too few different keys for the required leaves.
             MissingExtra: Spark is needed and not installed.
             CommitContended, SplitAttemptsExceeded: other writers committed first each time; try

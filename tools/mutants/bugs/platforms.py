@@ -172,4 +172,12 @@ BUGS = (
         wrong='    except MissingExtra as error:\n        _log.info("the quota',
         tests=("tests/aws/test_submission.py",),
     ),
+    Bug(
+        name="misspelt-settings-pass-here",
+        breaks="A worker without a cluster takes a job whose settings Spark does not have.",
+        module="workers/kinds/bulk_import.py",
+        right="if checked.before is None and place.cluster is None:",
+        wrong="if checked.before is not None and place.cluster is None:",
+        tests=_STORIES,
+    ),
 )

@@ -104,7 +104,7 @@ def setting_failures(conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, text in conf.items():
         setting = known.get(name)
         if setting is not None:
-            if wanted := setting.failure(text):
+            if wanted := setting.failure(str(text)):
                 yield name, f"is {text!r}, but it must be {wanted}"
         elif not name.startswith(PREFIX):
             yield name, f"is no setting of Spark: their names begin with {PREFIX}"

@@ -34,6 +34,7 @@ from sleeper.spark.submit.configured_clusters import (
 from sleeper.spark.submit.driver_process import DriverProcess, run_driver
 from sleeper.spark.submit.emr import Emr
 from sleeper.spark.submit.request import CommandRequest
+from sleeper.spark.submit.spark_settings import setting_failures
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.table_state import JobRecord
 from sleeper.workers.job import Job, JobDeferred, JobOutcome, JobReader, MessageRejected, RunContext
@@ -219,6 +220,10 @@ class BulkImportReader(JobReader):
         failures = checked.failures
         if checked.before is None and place.is_elsewhere:
             failures += self._cluster_failures(job, place)
+        if checked.before is None and place.cluster is None:
+            failures += tuple(
+                f"{name} {reason}" for name, reason in setting_failures(job.spark_conf)
+            )
         if failures:
             raise MessageRejected(job.id or "", failures, table_id=checked.table_id)
         if job.class_name:

@@ -76,6 +76,20 @@ class TestHere:
         assert last.startswith("imported 2 rows into trips: 2 files, 2 partitions, ")
         assert "transaction" in last
 
+    def test_settings_that_spark_does_not_have_are_refused(self, url, more):
+        """All of them, whichever engine would run; nothing is added (BLK-2)."""
+        done = sleeper(
+            *("bulk-import", "trips", more, "--job-id", "june", "--conf", "spark.drivr.memory=2g"),
+            *("--conf", "spark.sql.shuffle.partitions=many"),
+        )
+
+        assert done.exit_code == 1
+        assert "spark.drivr.memory is no setting of Spark; did you mean spark.driver.memory?" in (
+            done.stderr
+        )
+        assert "partitions is 'many', but it must be a whole number" in done.stderr
+        assert len(rows_of(sleeper("query", "trips", "--json"))) == len(ROWS)
+
     def test_a_repeated_job_changes_nothing(self, url, more):
         """Its id tells."""
         first = sleeper("bulk-import", "trips", more, "--job-id", "june", "--json")
