@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import sleeper
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.spark.block_shuffle.map_tasks import MapSettings, cut_rows
+from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves, pack_ranges
 from sleeper.spark.block_shuffle.reduce_tasks import ReduceSettings, write_buckets
 from sleeper.state.plans.bulk_imports import plan_even_buckets
 
@@ -65,7 +66,7 @@ def spark_block(table: sleeper.Table) -> None:
         MapSettings(
             schema=table.schema,
             inputs=context.inputs,
-            buckets=buckets,
+            buckets=pack_ranges(buckets, opened.arrow_schema.field(0).type),
             places=range(len(buckets) + 1),
             memory_bytes=1 << 24,
             new_id=context.new_id,
@@ -76,7 +77,7 @@ def spark_block(table: sleeper.Table) -> None:
         ReduceSettings(
             files=opened.files,
             schema=table.schema,
-            buckets=buckets,
+            leaves=BucketLeaves.of(buckets),
             write=write_settings(table.properties.parquet),
             processing=table.properties.processing(table.schema),
             memory_bytes=1 << 24,

@@ -10,6 +10,8 @@ import pytest
 
 import sleeper
 from sleeper.errors import InsufficientData
+from sleeper.state.log_store import TransactionLogStateStore
+from sleeper.state.plans import extend_tree
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ROWS = pa.table({"k": [n * 7919 % 4001 for n in range(4000)], "v": ["x"] * 4000}, schema=SCHEMA)
@@ -80,3 +82,22 @@ def test_few_rows_need_no_leaves_where_nobody_asks_for_them():
 
     assert table.bulk_import(ROWS).leaves_after == 1
     assert table.query().count() == 4000
+
+
+@pytest.mark.parametrize(("changes_max", "leaves"), [(None, 40), (31, 11)])
+def test_leaves_are_as_many_as_the_state_store_makes_in_one_commit(
+    monkeypatch, changes_max, leaves
+):
+    """
+    Given rows for forty leaves, when the store of the state splits only ten by one commit and no
+    property asks for more, then the rows are imported into eleven.
+    """
+    monkeypatch.setattr(extend_tree, "LEAF_ROWS", 100)
+    monkeypatch.setattr(TransactionLogStateStore, "changes_max", changes_max)
+    instance = sleeper.connect("memory://")
+    properties = {"sleeper.table.partition.splitting.min.rows": 1}
+    table = instance.create_table("t", SCHEMA, row_keys=["k"], properties=properties)
+
+    result = table.bulk_import(ROWS)
+
+    assert (result.leaves_after, result.rows_written) == (leaves, 4000)

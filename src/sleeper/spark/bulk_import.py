@@ -7,16 +7,19 @@ files of attempts that failed are referenced by nobody.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.input_files import RowGroup
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.errors import DataDamaged, NullKeys, ObjectNotFound, StorageFailed
+from sleeper.errors import DataDamaged, InputRefused, NullKeys, ObjectNotFound, StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.processing import Processing
@@ -27,11 +30,14 @@ from sleeper.spark.block_shuffle.map_tasks import (
     MapSettings,
     SetAsideFolder,
     checked_frame,
+    cut_blocks,
     cut_files,
     cut_rows,
     plan_map_tasks,
     set_aside_folder,
+    task_rows,
 )
+from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves, RangeBuckets, pack_ranges
 from sleeper.spark.block_shuffle.reduce_tasks import (
     ReduceSettings,
     WrittenBucket,
@@ -41,24 +47,36 @@ from sleeper.spark.block_shuffle.reduce_tasks import (
 from sleeper.spark.block_shuffle.shuffle import (
     BLOCK_COLUMNS,
     MapTaskReport,
+    hashed_keys,
+    one_task_a_row,
+    repartition_by_key,
     shuffle_keys_for,
     through_shuffle,
 )
 from sleeper.spark.block_shuffle.worker_errors import encode_errors
+from sleeper.spark.frame_size import FrameSize
+from sleeper.spark.import_plan import FILES_CHECKED, ImportInput, ImportPlan, explained, plan_import
 from sleeper.spark.progress import StageProgress, stage_progress
-from sleeper.state.plans.bulk_imports import Buckets, plan_buckets, plan_even_buckets
+from sleeper.state.plans.bulk_imports import (
+    Buckets,
+    joined_buckets,
+    plan_buckets,
+    plan_even_buckets,
+)
 from sleeper.state.plans.extend_tree import LeafSample
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession
 
-_BUCKET_BYTES = 32 << 20
-_BUCKET_ROWS_MAX = 1_000_000  # rows may be few bytes in a file and many in memory
-_PIECE_BYTES_MAX = 64 << 20  # what sorting a piece of the input may need
 _TASKS_PER_CORE = 3
-_FRAME_BUCKETS_MIN = 48  # the size of a DataFrame is not known: many, so that each is small
-_CHECKS_AT_ONCE = 16
+_TASKS_IN_CLOSURE = 1000  # which takes 200 kB; of more, each task gets its own part alone
+_CHECKS_AT_ONCE = 64
+_SPLIT_BYTES_MIN = 256 << 20
+_TEXT_BYTES = 8  # of a value without a fixed width, at least
 _STAGES = ("read and sort", "write")
+_STAGES_OF_TWO_LEVELS = ("read and sort", "sort into buckets", "write")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +156,25 @@ def import_files(
         DataDamaged: what Spark brought back is not what it was given.
     """
     row_count = sum(group.row_count for group in groups)
-    size_bytes = sum(group.size_bytes for group in groups)
-    wanted = _rows_of_a_bucket(row_count, size_bytes)
-    buckets = plan_buckets(target.leaves, samples, wanted)
-    tasks = plan_map_tasks(groups)
-    places = shuffle_keys_for(spark, len(buckets) + 1)
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    watch = stage_progress(spark, _rows_done(row_count, progress), labels=_STAGES)
+    known = known_input(groups, target, samples, cores=cores_of(spark))
+    plan = plan_import(replace(known, min_leaves=known.leaves))
+    _log.info("the plan of the import:\n%s", explained(known, plan))
+    buckets = plan_buckets(target.leaves, samples, plan.bucket_rows)
+    tasks = plan_map_tasks(groups, plan.map_task_bytes)
+    run = _Run(spark, target, plan, buckets)
+    is_long = len(tasks) > _TASKS_IN_CLOSURE
+    stages = (*(("share out",) if is_long else ()), *run.stages)
     with set_aside_folder(set_aside, target.new_id) as aside:
-        settings = _map_settings(
-            target, buckets, places, aside, ignore_extra_columns=ignore_extra_columns
-        )
-        blocks = numbers.mapInArrow(encode_errors(cut_files(tasks, settings)), BLOCK_COLUMNS)
-        imported = _import(blocks, buckets, target, watch, aside, notes_expected=len(tasks))
+        settings = run.map_settings(aside, ignore_extra_columns=ignore_extra_columns)
+        rows = task_rows(tasks)
+        if is_long:
+            numbers, cut = one_task_a_row(spark, rows), cut_files(settings)
+        else:
+            numbers = spark.range(0, len(tasks), 1, len(tasks))
+            cut = cut_files(settings, rows)
+        blocks = numbers.mapInArrow(encode_errors(cut), BLOCK_COLUMNS)
+        watch = stage_progress(spark, _rows_done(row_count, run.stages, progress), labels=stages)
+        imported = run.imported(blocks, watch, aside, map_tasks=len(tasks))
         if imported.rows_read != row_count:
             raise DataDamaged(
                 f"the input's footers promise {row_count:,} rows, but {imported.rows_read:,} were "
@@ -160,19 +184,44 @@ def import_files(
     return imported
 
 
+def known_input(
+    groups: Sequence[RowGroup],
+    target: Target,
+    samples: Mapping[str, LeafSample],
+    *,
+    cores: int,
+) -> ImportInput:
+    """Return what is known of an import of files, for its plan."""
+    row_count = sum(group.row_count for group in groups)
+    size_bytes = sum(group.size_bytes for group in groups)
+    return ImportInput(
+        # Columns of a few values are small in a file, and not in memory.
+        size_bytes=max(size_bytes, row_count * _least_row_bytes(target.schema)),
+        row_count=row_count,
+        files=len({group.path for group in groups}),
+        row_groups=len(groups),
+        leaves=len(target.leaves),
+        cores=cores,
+        memory_bytes=target.memory_bytes,
+        largest_leaf_share=max((each.row_count for each in samples.values()), default=0)
+        / max(1, row_count),
+    )
+
+
 def import_frame(
     rows: DataFrame,
     target: Target,
     *,
+    size: FrameSize,
     samples: Mapping[str, LeafSample] | None,
-    row_count: int | None,
     ignore_extra_columns: bool,
     set_aside: Path | None,
     progress: Progress,
 ) -> ImportOutput:
     """Write the rows of a DataFrame as data files of the table, and check what was written.
 
-    Args: as `import_files`; `samples` and `row_count` are None where nothing is known.
+    Args: as `import_files`; `size` is what is known of the DataFrame, and `samples` is None where
+        its keys were not sampled, because the table has enough leaves.
 
     Raises:
         InputRefused: the rows do not fit. Files may be left that nothing references.
@@ -180,96 +229,206 @@ def import_frame(
         StorageFailed: a worker could not read or write, in every attempt of its task.
         DataDamaged: what Spark brought back is not what it was given.
     """
-    cores = _cores(rows.sparkSession)
-    if samples is None or row_count is None:
-        buckets = plan_even_buckets(target.leaves, max(_FRAME_BUCKETS_MIN, _TASKS_PER_CORE * cores))
+    spark, name = rows.sparkSession, "the DataFrame"
+    known = known_frame(size, target, samples, cores=cores_of(spark))
+    plan = plan_import(replace(known, min_leaves=known.leaves))
+    _log.info("the plan of the import:\n%s", explained(known, plan))
+    if samples is None:
+        buckets = plan_even_buckets(target.leaves, plan.buckets)
     else:
-        buckets = plan_buckets(target.leaves, samples, _BUCKET_ROWS_MAX // 2)
-    places = shuffle_keys_for(rows.sparkSession, len(buckets) + 1)
-    name = "the DataFrame"
+        buckets = plan_buckets(target.leaves, samples, plan.bucket_rows)
     fitting = checked_frame(
         rows, target.schema, ignore_extra_columns=ignore_extra_columns, name=name
     )
-    watch = stage_progress(rows.sparkSession, _rows_done(row_count, progress), labels=_STAGES)
+    if plan.map_tasks < size.partitions:
+        fitting = fitting.coalesce(plan.map_tasks)
+    # Where keys are not known, Spark splits buckets that turn out to be far larger than planned.
+    split_bytes = max(_SPLIT_BYTES_MIN, 2 * plan.bucket_bytes) if samples is None else None
+    run = _Run(spark, target, plan, buckets, split_bytes=split_bytes)
     with set_aside_folder(set_aside, target.new_id) as aside:
-        settings = _map_settings(
-            target, buckets, places, aside, ignore_extra_columns=ignore_extra_columns
-        )
+        settings = run.map_settings(aside, ignore_extra_columns=ignore_extra_columns)
         blocks = fitting.mapInArrow(encode_errors(cut_rows(settings, name)), BLOCK_COLUMNS)
-        return _import(blocks, buckets, target, watch, aside, notes_expected=None)
+        report = _rows_done(size.row_count, run.stages, progress)
+        watch = stage_progress(spark, report, labels=run.stages)
+        return run.imported(blocks, watch, aside, map_tasks=None)
 
 
-def _map_settings(
+def known_frame(
+    size: FrameSize,
     target: Target,
-    buckets: Buckets,
-    places: Sequence[int],
-    aside: SetAsideFolder,
+    samples: Mapping[str, LeafSample] | None,
     *,
-    ignore_extra_columns: bool,
-) -> MapSettings:
-    return MapSettings(
-        schema=target.schema,
-        inputs=target.inputs,
-        buckets=buckets,
-        places=places,
-        memory_bytes=min(target.memory_bytes, _PIECE_BYTES_MAX),
-        new_id=target.new_id,
-        ignore_extra_columns=ignore_extra_columns,
-        set_aside=aside.tasks,
-    )
-
-
-def _import(
-    blocks: DataFrame,
-    buckets: Buckets,
-    target: Target,
-    watch: AbstractContextManager[str],
-    aside: SetAsideFolder,
-    *,
-    notes_expected: int | None,
-) -> ImportOutput:
-    write = ReduceSettings(
-        files=target.files,
-        schema=target.schema,
-        buckets=buckets,
-        write=target.write,
-        processing=target.processing,
+    cores: int,
+) -> ImportInput:
+    """Return what is known of an import of a DataFrame, for its plan."""
+    row_bytes = _least_row_bytes(target.schema)
+    row_count = size.row_count
+    if row_count is None:
+        row_count = max(1, size.size_bytes // row_bytes)
+    heaviest = max((each.row_count for each in (samples or {}).values()), default=0)
+    return ImportInput(
+        size_bytes=max(size.size_bytes, row_count * row_bytes),
+        row_count=row_count,
+        files=0,
+        row_groups=size.partitions,
+        leaves=len(target.leaves),
+        cores=cores,
         memory_bytes=target.memory_bytes,
-        temp_folder=target.temp_folder,
-        now_ms=target.now_ms,
-        new_id=target.new_id,
+        largest_leaf_share=heaviest / max(1, row_count),
     )
-    with watch:
-        results = through_shuffle(blocks, len(buckets) + 1, write_buckets(write))
-    notes: Sequence[MapTaskReport] = results.pop(len(buckets), ())
-    written = [result for result in results.values() if isinstance(result, WrittenBucket)]
+
+
+class _Run:
+    """One import by Spark: its levels of shuffle, and what they brought.
+
+    Attributes:
+        stages: Names of Spark's stages.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        target: Target,
+        plan: ImportPlan,
+        buckets: Buckets,
+        *,
+        split_bytes: int | None = None,
+    ) -> None:
+        self._spark, self._target, self._plan = spark, target, plan
+        self._split_bytes = split_bytes
+        self._leaves = BucketLeaves.of(buckets)
+        self._count = len(buckets)
+        hashed = split_bytes is not None
+        self._places = (
+            hashed_keys(self._count + 1) if hashed else shuffle_keys_for(spark, self._count + 1)
+        )
+        first_key = to_arrow(target.schema).field(target.schema.row_key_names[0]).type
+        self._ranges = pack_ranges(buckets, first_key)
+        self._outer: RangeBuckets | None = None
+        if plan.levels == 2 and len(buckets) > 1:
+            self._each = -(-len(buckets) // min(plan.ranges, len(buckets)))
+            self._outer = pack_ranges(joined_buckets(buckets, self._each), first_key)
+        self.stages = _STAGES if self._outer is None else _STAGES_OF_TWO_LEVELS
+
+    @property
+    def _outer_count(self) -> int:
+        """Tasks of the second level: those of each range, one after the other."""
+        return -(-self._count // self._each) * self._plan.slots
+
+    def map_settings(self, aside: SetAsideFolder, *, ignore_extra_columns: bool) -> MapSettings:
+        """Return what map tasks need."""
+        target, outer = self._target, self._outer
+        return MapSettings(
+            schema=target.schema,
+            inputs=target.inputs,
+            buckets=self._ranges if outer is None else outer,
+            places=self._places
+            if outer is None
+            else shuffle_keys_for(self._spark, self._outer_count + 1),
+            slots=1 if outer is None else self._plan.slots,
+            is_outer=outer is not None,
+            memory_bytes=min(target.memory_bytes, self._plan.piece_memory_bytes),
+            new_id=target.new_id,
+            ignore_extra_columns=ignore_extra_columns,
+            set_aside=aside.tasks,
+        )
+
+    def imported(
+        self,
+        blocks: DataFrame,
+        watch: AbstractContextManager[str],
+        aside: SetAsideFolder,
+        *,
+        map_tasks: int | None,
+    ) -> ImportOutput:
+        """Run the job, and check that no row was lost.
+
+        Args:
+            blocks: What map tasks send.
+            watch: Follows the job.
+            aside: Where rows are set aside.
+            map_tasks: How many map tasks there are; None if Spark alone knows.
+        """
+        target = self._target
+        if self._outer is not None:
+            recut = cut_blocks(target.schema, self._ranges, self._places)
+            blocks = repartition_by_key(blocks, self._outer_count + 1).mapInArrow(
+                encode_errors(recut), BLOCK_COLUMNS
+            )
+        write = ReduceSettings(
+            files=target.files,
+            schema=target.schema,
+            leaves=self._leaves,
+            write=target.write,
+            processing=target.processing,
+            memory_bytes=target.memory_bytes,
+            temp_folder=target.temp_folder,
+            now_ms=target.now_ms,
+            new_id=target.new_id,
+        )
+        notes: list[MapTaskReport] = []
+        written: list[WrittenBucket] = []
+        with watch:
+            results = through_shuffle(
+                blocks, self._count + 1, write_buckets(write), split_bytes=self._split_bytes
+            )
+            for bucket, result in sorted(results, key=itemgetter(0)):
+                if isinstance(result, WrittenBucket):
+                    written.append(result)
+                elif bucket == self._count:
+                    notes += result
+        return _checked(notes, written, target, aside, map_tasks)
+
+
+def _checked(
+    notes: Sequence[MapTaskReport],
+    written: Sequence[WrittenBucket],
+    target: Target,
+    aside: SetAsideFolder,
+    map_tasks: int | None,
+) -> ImportOutput:
+    """Return what was imported, after a check that every row arrived in a file that is there."""
     imported = ImportOutput(
         references=references_of(written),
         rows_read=sum(note.rows_read for note in notes),
         rows_written=sum(bucket.rows_written for bucket in written),
         rows_set_aside=sum(note.rows_set_aside for note in notes),
     )
-    _refuse(notes, imported)
+    try:
+        _refuse(notes, imported)
+    except InputRefused:
+        _delete(imported.references, target)
+        raise
     rows_in = sum(bucket.rows_in for bucket in written)
-    if notes_expected not in (None, len(notes)) or rows_in != (
+    if map_tasks not in (None, len(notes)) or rows_in != (
         imported.rows_read - imported.rows_set_aside
     ):
         raise DataDamaged(
             f"Spark's tasks read {imported.rows_read:,} rows, set {imported.rows_set_aside:,} of "
             f"them aside and wrote {rows_in:,}. Nothing was imported; run it again"
         )
-    _check_files(imported.references, target)
+    check_files(written, target)
     aside.keep(name for note in notes for name in note.files_set_aside)
     return imported
 
 
-def _rows_done(row_count: int | None, progress: Progress) -> Callable[[StageProgress], None]:
-    """Return what turns ended tasks into rows: half a row is done when it is read and sorted."""
-    shares = dict.fromkeys(_STAGES, 0.0)
+def _delete(references: Sequence[FileReference], target: Target) -> None:
+    """Delete the files of an import that is refused: not all tasks know it before they write."""
+    try:
+        target.files.delete([reference.filename for reference in references])
+    except StorageFailed as failure:
+        _log.warning("files that will not be committed stay until a sweep: %s", failure)
+
+
+def _rows_done(
+    row_count: int | None, stages: Sequence[str], progress: Progress
+) -> Callable[[StageProgress], None]:
+    """Return what turns ended tasks into rows: a row is done when every stage has done its part."""
+    shares = dict.fromkeys(stages, 0.0)
 
     def report(stage: StageProgress) -> None:
         if stage.label in shares and row_count is not None:
-            shares[stage.label] = stage.tasks_done / max(1, stage.tasks_total) / len(_STAGES)
+            shares[stage.label] = stage.tasks_done / max(1, stage.tasks_total) / len(stages)
             progress(round(row_count * sum(shares.values())), row_count)
 
     return report
@@ -293,15 +452,20 @@ def _refuse(notes: Iterable[MapTaskReport], imported: ImportOutput) -> None:
         )
 
 
-def _check_files(references: Sequence[FileReference], target: Target) -> None:
-    """Check that this process finds every file: workers may have disks of their own."""
+def check_files(written: Sequence[WrittenBucket], target: Target) -> None:
+    """Check that this process finds the files: workers may have disks of their own."""
     leaves = {leaf.partition_id for leaf in target.leaves}
-    strange = [reference for reference in references if reference.partition_id not in leaves]
+    strange = [
+        reference
+        for bucket in written
+        for reference in bucket.references
+        if reference.partition_id not in leaves
+    ]
     assert not strange, f"tasks wrote files for partitions that are no leaves: {strange[:3]}"
-    names = [reference.filename for reference in references]
     try:
         with ThreadPoolExecutor(_CHECKS_AT_ONCE) as pool:
-            list(pool.map(target.files.size, names))
+            for _ in pool.map(target.files.size, files_to_check(written)):
+                pass
     except ObjectNotFound as error:
         raise StorageFailed(
             f"Spark's workers wrote files that this process does not find ({error}). Workers and "
@@ -310,11 +474,35 @@ def _check_files(references: Sequence[FileReference], target: Target) -> None:
         ) from None
 
 
-def _rows_of_a_bucket(row_count: int, size_bytes: int) -> int:
-    return max(1, min(_BUCKET_ROWS_MAX, row_count * _BUCKET_BYTES // max(1, size_bytes)))
+def files_to_check(
+    written: Sequence[WrittenBucket], count_max: int = FILES_CHECKED
+) -> Sequence[str]:
+    """Return the names of all files, or of `count_max` of them, some of every machine.
+
+    All tasks of a machine write to the same place, so that a few of its files tell where.
+    """
+    by_host: dict[str, list[str]] = {}
+    for bucket in written:
+        names = by_host.setdefault(bucket.host, [])
+        names += (reference.filename for reference in bucket.references)
+    if sum(map(len, by_host.values())) <= count_max:
+        return [name for names in by_host.values() for name in names]
+    each = max(1, count_max // len(by_host))
+    return [name for names in by_host.values() for name in names[:: -(-len(names) // each) or 1]]
 
 
-def _cores(spark: SparkSession) -> int:
+def _least_row_bytes(schema: Schema) -> int:
+    """Return how many bytes a row has in memory at least."""
+    widths = []
+    for field in to_arrow(schema):
+        try:
+            widths.append(field.type.bit_width // 8)
+        except ValueError:  # text, lists and maps
+            widths.append(_TEXT_BYTES)
+    return sum(widths)
+
+
+def cores_of(spark: SparkSession) -> int:
     """Return about how many tasks run at once; for Connect, a guess by its shuffle setting."""
     try:
         return int(spark.sparkContext.defaultParallelism)

@@ -20,6 +20,7 @@ _OF_AN_OUTPUT = 3
 """A compaction adds a reference and a file, and ends its job's claim."""
 _OF_A_PUSH = 2
 """A push removes a reference, and changes how many the file has."""
+_OF_A_SPLIT = 3
 _OF_A_MERGE = 5
 """A merge removes two leaves, changes their parent, and notes what became of both."""
 
@@ -45,6 +46,11 @@ def push_changes(parts: int) -> int:
 def parts_max(changes_max: int) -> int:
     """Return by how many others a reference may be replaced in one commit."""
     return changes_max - _OF_A_PUSH
+
+
+def splits_max(changes_max: int) -> int:
+    """Return how many leaves one commit may split: each is changed, and has two new children."""
+    return changes_max // _OF_A_SPLIT
 
 
 def merge_changes(lower: Sequence[FileReference], upper: Sequence[FileReference]) -> int:

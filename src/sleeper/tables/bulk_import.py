@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 from importlib.util import find_spec
@@ -32,10 +32,21 @@ from sleeper.model.files import FileReference
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
-from sleeper.spark.bulk_import import ImportOutput, Target, import_files, import_frame
+from sleeper.spark.bulk_import import (
+    ImportOutput,
+    Target,
+    import_files,
+    import_frame,
+    known_frame,
+    known_input,
+)
+from sleeper.spark.footers import read_footers
+from sleeper.spark.frame_size import FrameSize, frame_size
+from sleeper.spark.import_plan import FILES_READ_HERE, ImportInput, explained, plan_import
 from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
 from sleeper.spark.submit.spark_settings import setting_failures
+from sleeper.state.commit_changes import splits_max
 from sleeper.state.new_files import SweepGuard, add_files, request_files
 from sleeper.state.plans.bulk_imports import EngineAsked, EngineChoice, InputKind, choose_engine
 from sleeper.state.plans.extend_tree import leaves_wanted
@@ -50,6 +61,10 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 _MIN_LEAVES = "sleeper.table.bulk.import.min.leaf.partitions"
 _SAMPLED_ROWS_PER_LEAF = 800
+_SAMPLED_ROWS_MAX = 8_000_000
+_FRAME_GROWTH = 4  # rows may be several times as large as Spark estimates: files are compressed
+_LEAVES_OF_ANY_FRAME = 256  # enough where Spark has no estimate
+_ROWS_IN_MEMORY = 256_000_000  # where a source does not know how many it has
 
 _log = logging.getLogger(__name__)
 
@@ -147,11 +162,65 @@ def bulk_import(
     return run(table, data, request, started)
 
 
+def explain_bulk_import(
+    table: OpenTable,
+    data: Any,
+    *,
+    cores: int,
+    csv: CsvOptions | Mapping[str, Any] | None,
+    ignore_extra_columns: bool,
+) -> str:
+    """Return the plan of a bulk import on Spark as text (`Table.explain_bulk_import`)."""
+    if cores < 1:
+        raise BadRequest(f"cores must be 1 or more, not {cores}")
+    table.store.refresh()
+    target = _target(table, table.context.clock.now())
+    if _is_frame(data):
+        known = known_frame(frame_size(data), target, None, cores=cores)
+    else:
+        source = open_source(
+            data, table.arrow_schema, table.context.inputs, csv_for(csv, table.schema)
+        )
+        if not isinstance(source, InputFiles):
+            raise BadRequest(
+                "rows in this process are imported without Spark, in one task: explain an import "
+                "of Parquet files or of a Spark DataFrame"
+            )
+        source.check(ignore_extra_columns=ignore_extra_columns)
+        known = _known_files(table, source, target, cores)
+    if table.properties.is_given(_MIN_LEAVES):
+        known = replace(known, min_leaves=table.properties.bulk_import.min_leaf_partitions)
+    return explained(known, plan_import(known))
+
+
+def _known_files(table: OpenTable, source: InputFiles, target: Target, cores: int) -> ImportInput:
+    """Return what is known of files; their keys are sampled if the table is not split first."""
+    known = known_input(source.row_groups(), target, {}, cores=cores)
+    leaves = _leaves(table, known.row_count, known.size_bytes)
+    if not known.row_count or known.leaves < leaves:
+        return known
+    sample = _sample_of(table, source, known.leaves)
+    samples = samples_by_leaf(sample, table.store.state().tree, table.schema)
+    return known_input(source.row_groups(), target, samples, cores=cores)
+
+
+def _sample_of(table: OpenTable, source: InputFiles, leaves: int) -> KeySample:
+    return sample_files(
+        source,
+        table.schema,
+        table.arrow_schema,
+        rows_wanted=sampled_rows(leaves),
+        remote=table.context.inputs,
+    )
+
+
 def _import_source(
     table: OpenTable, data: object, request: _Request, started: datetime
 ) -> BulkImportResult:
     """Import from files, by either engine, or from rows in this process."""
     source = open_source(data, table.arrow_schema, table.context.inputs, request.csv)
+    if isinstance(source, InputFiles) and len(source.files) > FILES_READ_HERE:
+        _read_footers_by_spark(table, source, request)
     source.check(ignore_extra_columns=request.ignore_extra_columns)
     if not isinstance(source, InputFiles):
         choice = _choose(table, request, "memory", 0)
@@ -162,16 +231,7 @@ def _import_source(
     size_bytes = sum(group.size_bytes for group in groups)
     choice = _choose(table, request, "files", size_bytes)
     wanted = _leaves(table, row_count, size_bytes)
-    sample = cache(
-        partial(
-            sample_files,
-            source,
-            table.schema,
-            table.arrow_schema,
-            rows_wanted=wanted * _SAMPLED_ROWS_PER_LEAF,
-            remote=table.context.inputs,
-        )
-    )
+    sample = cache(partial(_sample_of, table, source, wanted))
     extended = _extend(table, sample, wanted)
     if choice.engine == "local":
         return _import_locally(table, source, request, choice, extended)
@@ -191,10 +251,26 @@ def _import_source(
     return _commit(table, imported, request, choice, extended, started, guard)
 
 
+def _read_footers_by_spark(table: OpenTable, source: InputFiles, request: _Request) -> None:
+    """Have Spark read the footers of many files, if it is certain to do the import."""
+    wants_spark = request.spark is not None or request.master is not None
+    if request.engine == "spark" or (request.engine == "auto" and wants_spark):
+        spark = _session(table, request)
+        with job_description(spark, f"{_title(table, request)}: read footers"):
+            groups = read_footers(
+                spark,
+                source.files,
+                table.arrow_schema,
+                table.context.inputs,
+                ignore_extra_columns=request.ignore_extra_columns,
+            )
+        source.accept(groups)
+
+
 def _import_frame(
     table: OpenTable, data: Any, request: _Request, started: datetime
 ) -> BulkImportResult:
-    """Import a Spark DataFrame. Its keys are sampled only if the tree is to be extended."""
+    """Import a Spark DataFrame. Its keys are sampled only if the table has too few leaves."""
     choice = _choose(table, request, "frame", 0)
     spark, title = data.sparkSession, _title(table, request)
 
@@ -203,16 +279,19 @@ def _import_frame(
         with job_description(spark, f"{title}: sample the keys"):
             return sample_frame(data, table.schema)
 
-    extended, known = _extend_by_frame(table, sample)
+    size = frame_size(data)
+    extended, known = _extend_by_frame(table, size, sample)
     tree = table.store.state().tree
     samples = None if known is None else samples_by_leaf(known, tree, table.schema)
+    if known is not None:
+        size = replace(size, row_count=known.row_count)
     guard = table.sweep_guard()
     with job_description(spark, f"{title}: sort and write"):
         imported = import_frame(
             data,
             _target(table, started),
+            size=size,
             samples=samples,
-            row_count=None if known is None else known.row_count,
             ignore_extra_columns=request.ignore_extra_columns,
             set_aside=request.set_aside,
             progress=request.progress,
@@ -256,21 +335,40 @@ def _choose(table: OpenTable, request: _Request, kind: InputKind, input_bytes: i
     )
 
 
+def sampled_rows(leaves: int) -> int:
+    """Return how many row keys of an input are sampled for so many leaves: 800 each, to 8 million.
+
+    From 10,000 leaves on each gets fewer, so that their sizes differ more: with 80, by a tenth.
+    """
+    return min(_SAMPLED_ROWS_MAX, leaves * _SAMPLED_ROWS_PER_LEAF)
+
+
 def _leaves(table: OpenTable, row_count: int, size_bytes: int) -> int:
-    """Return the wanted number of leaves: from the property, or from the input's size."""
-    said = table.properties.bulk_import.min_leaf_partitions
+    """Return the wanted number of leaves: from the property, or from the input's size.
+
+    If the property does not say it, they are no more than the state store can make in one commit.
+    """
     if table.properties.is_given(_MIN_LEAVES):
-        return said
-    return leaves_wanted(row_count, size_bytes, said)
+        return table.properties.bulk_import.min_leaf_partitions
+    wanted, changes_max = leaves_wanted(row_count, size_bytes), table.store.changes_max
+    if changes_max is None:
+        return wanted
+    return min(wanted, table.store.state().tree.leaf_count + splits_max(changes_max))
 
 
 def _extend_by_frame(
-    table: OpenTable, sample: Callable[[], KeySample]
+    table: OpenTable, size: FrameSize, sample: Callable[[], KeySample]
 ) -> tuple[ExtendResult, KeySample | None]:
-    """Extend the tree for a DataFrame; return its sample too, if one was taken."""
-    said = table.properties.bulk_import.min_leaf_partitions
-    if table.store.state().tree.leaf_count >= said:
-        return _extend(table, sample, said), None
+    """Extend the tree for a DataFrame; return its sample too, if one was taken.
+
+    A sample evaluates the keys of all rows once more. So none is taken where the table has leaves
+    enough for several times the size that Spark estimates.
+    """
+    enough = _leaves(table, 0, _FRAME_GROWTH * size.size_bytes)
+    if not size.is_estimated and not table.properties.is_given(_MIN_LEAVES):
+        enough = _LEAVES_OF_ANY_FRAME
+    if table.store.state().tree.leaf_count >= enough:
+        return _extend(table, sample, 1), None
     known = sample()
     return _extend(table, sample, _leaves(table, known.row_count, 0)), known
 
@@ -278,7 +376,7 @@ def _extend_by_frame(
 def _extend_by_rows(table: OpenTable, source: Source) -> ExtendResult:
     """Extend the tree for rows in this process; not for a stream, which can be read only once."""
     state = table.store.state()
-    most = table.properties.bulk_import.min_leaf_partitions
+    most = _leaves(table, source.row_count or _ROWS_IN_MEMORY, 0)
     if not can_repeat(source) or state.tree.leaf_count >= most:
         leaves = state.tree.leaf_count
         return ExtendResult(
@@ -287,9 +385,7 @@ def _extend_by_rows(table: OpenTable, source: Source) -> ExtendResult:
 
     @cache
     def sample() -> KeySample:
-        return sample_rows(
-            source, table.schema, table.arrow_schema, rows_wanted=most * _SAMPLED_ROWS_PER_LEAF
-        )
+        return sample_rows(source, table.schema, table.arrow_schema, rows_wanted=sampled_rows(most))
 
     count = source.row_count
     return _extend(table, sample, _leaves(table, sample().row_count if count is None else count, 0))

@@ -155,8 +155,9 @@ class Table(TableHandle, WholeTable):
         """Add many rows, all in one commit.
 
         A table with too few leaves for the input is split first, by a sample of the rows: to one
-        leaf for each million rows or 128 MiB, up to 256, or to as many as the property
-        `sleeper.table.bulk.import.min.leaf.partitions` requires. Rows are processed as in ingest.
+        leaf for each million rows or 128 MiB (beyond 4,096 of them, up to 1 GiB), or to as many as
+        the property `sleeper.table.bulk.import.min.leaf.partitions` requires. Rows are processed as
+        in ingest.
 
         Args:
             data: As for `ingest`, or a Spark DataFrame. For a stream no leaf is split: it is read
@@ -198,6 +199,35 @@ class Table(TableHandle, WholeTable):
             set_aside=set_aside,
             progress=progress,
             send_commit=send_commit,
+        )
+
+    def explain_bulk_import(
+        self,
+        data: object,
+        *,
+        cores: int,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
+        ignore_extra_columns: bool = False,
+    ) -> str:
+        """Return how Spark would import data, as text: tasks, blocks, bytes, memory, seconds.
+
+        Nothing is imported. Footers of files are read, and keys are sampled if the table has leaves
+        enough. Of a DataFrame nothing is evaluated: its size is Spark's estimate, which counts
+        files as they are compressed.
+
+        Args:
+            data: Parquet files, or a Spark DataFrame.
+            cores: Tasks that Spark runs at the same time.
+            csv, ignore_extra_columns: As for `bulk_import`.
+
+        Raises:
+            BadRequest: the rows are in this process, which imports them without Spark.
+            InputRefused: the input does not fit the table.
+        """
+        from sleeper.tables.bulk_import import explain_bulk_import
+
+        return explain_bulk_import(
+            self._current(), data, cores=cores, csv=csv, ignore_extra_columns=ignore_extra_columns
         )
 
     def query(

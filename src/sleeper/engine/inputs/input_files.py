@@ -33,7 +33,7 @@ _BATCH_ROWS_MAX = 131_072
 _BATCH_BYTES_MAX = 32 << 20
 _READ_BYTES = 1 << 20  # read ahead in each column; without it complete column chunks are in memory
 _REMOTE_READ_BYTES = 4 << 20  # the same for files by URL, where each read is a request
-_FOOTERS_AT_ONCE = 8  # of files by URL: reading one is mostly latency
+_FOOTERS_AT_ONCE = 32  # of files by URL: reading one is mostly latency
 _NAMES_LOGGED = 5
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -196,15 +196,29 @@ class InputFiles:
         self._arrow_schema = arrow_schema
         self._remote = remote
         self._footers: list[_Footer] | None = None
+        self._row_groups: list[RowGroup] | None = None
         self._checked = False
 
     @property
     def row_count(self) -> int | None:
         """Rows of all files, from their footers."""
+        if self._row_groups is not None:
+            return sum(group.row_count for group in self._row_groups)
         return sum(footer.row_count for footer in self._read_footers())
+
+    def accept(self, row_groups: Iterable[RowGroup]) -> None:
+        """Take row groups that others have read and checked: no footer is read here any more.
+
+        Args:
+            row_groups: Those of all files, file after file.
+        """
+        self._row_groups = [*row_groups]
+        self._checked = True
 
     def check(self, *, ignore_extra_columns: bool) -> None:
         """Open every file, and compare its columns with the table's."""
+        if self._row_groups is not None:
+            return
         for path, footer in zip(self.files, self._read_footers(), strict=True):
             check_columns(
                 footer.schema,
@@ -227,6 +241,8 @@ class InputFiles:
 
     def row_groups(self) -> list[RowGroup]:
         """Return the row groups of all files that have rows, file after file."""
+        if self._row_groups is not None:
+            return self._row_groups
         return [group for footer in self._read_footers() for group in footer.row_groups]
 
     def _read_footers(self) -> list[_Footer]:
@@ -238,6 +254,22 @@ class InputFiles:
             else:
                 self._footers = [read(path) for path in self.files]
         return self._footers
+
+
+def checked_row_groups(
+    path: str, arrow_schema: pa.Schema, remote: InputStore | None, *, ignore_extra_columns: bool
+) -> tuple[RowGroup, ...]:
+    """Read one file's footer, compare its columns with the table's, and return its row groups.
+
+    Raises:
+        InputSchemaMismatch: columns do not fit the table; the message names the file.
+        InputNotFound, InputUnreadable: the file no longer exists, or cannot be read.
+    """
+    footer = _read_footer(path, arrow_schema.names, remote)
+    check_columns(
+        footer.schema, arrow_schema, ignore_extra_columns=ignore_extra_columns, origin=shown(path)
+    )
+    return footer.row_groups
 
 
 def file_schema(path: str, remote: InputStore | None) -> pa.Schema:

@@ -10,18 +10,25 @@ Memory: at most about four copies of 64 MiB of sampled keys, and the current bat
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.engine.arrow_schema import conform, split_null_keys
-from sleeper.engine.inputs.input_files import InputFiles, RowGroup, read_row_groups, shown
+from sleeper.engine.inputs.input_files import (
+    InputFiles,
+    RowGroup,
+    is_remote,
+    read_row_groups,
+    shown,
+)
 from sleeper.engine.inputs.sources import Source
 from sleeper.engine.sketches.sketch import SystematicSample
 from sleeper.engine.sorting.key_order import Groups, OrderedRows
@@ -34,6 +41,11 @@ from sleeper.ports.objects import InputStore
 _TESTED_ROWS = 2048
 _CORRELATION_MAX = 0.1  # for 2,048 unordered rows it is above that once in 70,000 cases
 _WIDE_OVERLAP = 0.5
+_MIXED_AT_ONCE = 64  # reads of files by URL, each of some thousand rows
+_ORDERED_AT_ONCE = 8  # whose rows are in memory until their turn
+
+_Read = TypeVar("_Read")
+_Rows = TypeVar("_Rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,8 @@ class ReadBudget:
             most so many rows is read completely.
         ordered_rows: Maximum number of rows to read of ordered row groups.
         reads: Maximum number of unordered row groups to read from.
+        ordered_reads: Maximum number of ordered row groups to read from; of more, statistics take
+            the place of rows.
         sample_bytes: Maximum size of the sample in memory; it has fewer row keys if they are
             long.
     """
@@ -66,6 +80,7 @@ class ReadBudget:
     mixed_rows: int = 4_000_000
     ordered_rows: int = 64_000_000
     reads: int = 1024
+    ordered_reads: int = 4096
     sample_bytes: int = 64 << 20
 
 
@@ -97,13 +112,24 @@ def sample_files(
     """
     source.check(ignore_extra_columns=True)
     wanted = pa.schema([arrow_schema.field(name) for name in schema.row_key_names])
-    files = _KeyColumns(wanted, rows_wanted, remote, budget or ReadBudget())
     groups = source.row_groups()
+    files = _KeyColumns(
+        wanted,
+        rows_wanted,
+        remote,
+        budget or ReadBudget(),
+        is_remote=any(is_remote(group.path) for group in groups),
+    )
     row_count = sum(group.row_count for group in groups)
     if row_count > files.budget.mixed_rows and _overlap_widely(groups):
         sample = files.sample_mixed(_in_key_order(groups))
     else:
-        sample = files.sample_ordered(_in_key_order(groups))
+        in_order = _in_key_order(groups)
+        if len(groups) > files.budget.ordered_reads and len(wanted) == 1:
+            keys = _least_keys(in_order, wanted)
+            if keys is not None:
+                return KeySample(keys, row_count)
+        sample = files.sample_ordered(in_order)
     rows = sample.rows()
     if rows is None:
         return KeySample(wanted.empty_table(), 0)
@@ -154,6 +180,22 @@ def _in_key_order(groups: Sequence[RowGroup]) -> list[RowGroup]:
         return list(groups)
 
 
+def _least_keys(groups: Sequence[RowGroup], wanted: pa.Schema) -> pa.Table | None:
+    """Return the least key of row groups, each as often as it has rows; None if one is not known.
+
+    The sample is exact to a row group. It is for very many of them, which follow each other.
+    """
+    if any(group.key_min is None for group in groups):
+        return None
+    try:
+        keys = pa.array([group.key_min for group in groups], wanted.field(0).type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # files of other types
+        return None
+    ends = np.cumsum([group.row_count for group in groups])
+    places = np.arange(len(groups)) * int(ends[-1]) // len(groups)
+    return pa.table([keys.take(pa.array(np.searchsorted(ends, places, "right")))], schema=wanted)
+
+
 def _overlap_widely(groups: Sequence[RowGroup]) -> bool:
     """Return whether the key ranges of most row groups overlap, or may overlap."""
     try:
@@ -177,8 +219,11 @@ class _KeyColumns:
         rows_wanted: int,
         remote: InputStore | None,
         budget: ReadBudget,
+        *,
+        is_remote: bool,
     ) -> None:
         self.budget = budget
+        self._is_remote = is_remote
         self._remote = remote
         self._wanted = wanted
         self._rows_wanted = max(1, rows_wanted)
@@ -190,14 +235,21 @@ class _KeyColumns:
         by the rows of a row group.
         """
         sample = self._new_sample(self._rows_wanted)
+        groups = groups[:: -(-len(groups) // self.budget.ordered_reads) or 1]
         total = sum(group.row_count for group in groups)
         if total <= self.budget.ordered_rows:
-            for path, indexes in _by_file(groups):
-                self._read(path, indexes, None, sample)
+            reads: list[tuple[str, list[int], int | None]] = [
+                (path, indexes, None) for path, indexes in _by_file(groups)
+            ]
         else:
-            for group in groups:
-                share = group.row_count * self.budget.ordered_rows // total
-                self._read(group.path, [group.index], max(1, share), sample)
+            shares = (group.row_count * self.budget.ordered_rows // total for group in groups)
+            reads = [
+                (group.path, [group.index], max(1, share))
+                for group, share in zip(groups, shares, strict=True)
+            ]
+        at_once = self._at_once(lambda read: [*self._batches(*read)], reads, _ORDERED_AT_ONCE)
+        for rows in chain.from_iterable(at_once):
+            sample.add(rows)
         return sample
 
     def sample_mixed(self, groups: Sequence[RowGroup]) -> SystematicSample:
@@ -212,24 +264,47 @@ class _KeyColumns:
         sample = self._new_sample(self._rows_wanted)
         turns = _Turns(min(1.0, self.budget.ordered_rows / total))
         ends = np.cumsum([0, *(group.row_count for group in groups)])
+        shares = [
+            wanted * stop // total - wanted * start // total
+            for start, stop in pairwise(ends.tolist())
+        ]
+        reads = [
+            (
+                group,
+                max(share, _TESTED_ROWS, group.row_count * self.budget.mixed_rows // total),
+                share,
+            )
+            for group, share in zip(groups, shares, strict=True)
+        ]
+        firsts = self._at_once(lambda read: self._first_rows(*read), reads, _MIXED_AT_ONCE)
         carried = 0
-        for group, (start, stop) in zip(groups, pairwise(ends.tolist()), strict=True):
-            share = wanted * stop // total - wanted * start // total
-            first = max(share, _TESTED_ROWS, group.row_count * self.budget.mixed_rows // total)
-            rows = self._first_rows(group, first, share)
-            if not _in_no_order(rows, group):
-                carried += share
-                if not turns.come_to(group.row_count):
-                    continue
-                share, carried = carried, 0
-                rows = self._first_rows(group, None, share)
-            sample.add(_at_equal_distances(rows, share))
+        for group, share, first in zip(groups, shares, firsts, strict=True):
+            if _in_no_order(first, group):
+                sample.add(_at_equal_distances(first, share))
+                continue
+            carried += share
+            if turns.come_to(group.row_count):
+                rows = self._first_rows(group, None, carried)
+                sample.add(_at_equal_distances(rows, carried))
+                carried = 0
         return sample
+
+    def _at_once(
+        self, read: Callable[[_Read], _Rows], reads: Sequence[_Read], count: int
+    ) -> Iterator[_Rows]:
+        """Yield what reads return, in order; from files by URL, several are done at once."""
+        if not self._is_remote:
+            yield from map(read, reads)
+            return
+        with ThreadPoolExecutor(count, thread_name_prefix="sleeper-sample") as threads:
+            for start in range(0, len(reads), count):
+                yield from threads.map(read, reads[start : start + count])
 
     def _first_rows(self, group: RowGroup, rows_max: int | None, share: int) -> pa.Table:
         """Return a systematic sample of a row group's first rows: at least `share` of them."""
         sample = self._new_sample(max(share, _TESTED_ROWS))
-        self._read(group.path, [group.index], rows_max, sample)
+        for batch in self._batches(group.path, [group.index], rows_max):
+            sample.add(batch)
         rows = sample.rows()
         return self._wanted.empty_table() if rows is None else rows
 
@@ -237,19 +312,18 @@ class _KeyColumns:
         """Return a sample of at least the wanted number of rows, and up to twice as many."""
         return SystematicSample(2 * rows_min, self.budget.sample_bytes)
 
-    def _read(
-        self, path: str, indexes: Sequence[int], rows_max: int | None, sample: SystematicSample
-    ) -> None:
+    def _batches(
+        self, path: str, indexes: Sequence[int], rows_max: int | None
+    ) -> Iterator[pa.Table]:
         names = self._wanted.names
         for batch in read_row_groups(path, indexes, names, rows_max, remote=self._remote):
-            rows = conform(
+            yield conform(
                 batch,
                 self._wanted,
                 key_names=names,
                 ignore_extra_columns=True,
                 origin=shown(path),
             )
-            sample.add(rows)
 
 
 class _Turns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -61,6 +62,10 @@ from sleeper.spark.submit.submitted_jobs import Submission
     help="A bulk import job as JSON, instead of TABLE, FILES and --job-id.",
 )
 @click.option("--submit", "platform", type=click.Choice(PLATFORMS), help="Run it on a cluster.")
+@click.option(
+    "--explain", is_flag=True, help="Show how Spark would divide the work, and import nothing."
+)
+@click.option("--cores", type=click.IntRange(1), help="With --explain: tasks that run at once.")
 @click.option("--dry-run", is_flag=True, help="With --submit: show the request, send nothing.")
 @cluster_options
 @csv_options
@@ -87,6 +92,7 @@ def bulk_import(
     Example:
         sleeper bulk-import flights 2013/ --job-id flights-2013
         sleeper bulk-import flights 2013/ --engine spark --master 'local[4]'
+        sleeper bulk-import flights s3://bucket/all/ --explain --cores 400
         sleeper bulk-import flights s3://bucket/2013/ --submit emr-serverless \\
             --application-id 00abc --execution-role arn:aws:iam::1:role/jobs \\
             --environment s3://bucket/sleeper-environment/ --dry-run
@@ -96,7 +102,11 @@ def bulk_import(
     if csv is not None:
         job = replace(job, csv={**job.csv, **csv.to_json()})
     job = replace(job, spark_conf={**job.spark_conf, **conf})
-    if platform is None:
+    if asked["cores"] is not None and not asked["explain"]:
+        raise click.UsageError("--cores goes with --explain")
+    if asked["explain"]:
+        _explain(job, connect(instance), asked, checked=job_file is None)
+    elif platform is None:
         _run_here(job, connect(instance), asked, checked=job_file is None)
     else:
         _submit(job, connect(instance), platform, asked)
@@ -137,6 +147,19 @@ def _run_here(
             progress=progress,
         )
     show_imported(result, name, set_aside=asked["set_aside"], as_json=asked["as_json"])
+
+
+def _explain(
+    job: BulkImportJob, instance: Instance, asked: dict[str, Any], *, checked: bool
+) -> None:
+    name = (job.table_name or "") if checked else _checked_name(job, instance)
+    text = instance.table(name).explain_bulk_import(
+        job.paths,
+        cores=asked["cores"] or os.cpu_count() or 1,
+        csv=job.csv_options,
+        ignore_extra_columns=asked["ignore_extra_columns"],
+    )
+    print_json({"plan": text.splitlines()}) if asked["as_json"] else say(text)
 
 
 def _checked_name(job: BulkImportJob, instance: Instance) -> str:

@@ -138,7 +138,8 @@ class BulkImportProperties:
         "256",
         POSITIVE,
         "With fewer leaf partitions the tree is extended first. If it is not set, a leaf for "
-        "each million rows or 128 MiB of the input is enough, and 256 are the most.",
+        "each million rows or 128 MiB of the input is enough; beyond 4096, one for each 8 million "
+        "rows or 1 GiB.",
     )
     splitting_attempts: int = setting(
         "table.bulk.import.partition.splitting.attempts",

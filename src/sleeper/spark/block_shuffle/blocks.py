@@ -6,7 +6,7 @@ bounds of the buckets, so each bucket gets one block of every sorted piece.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from sleeper.engine.sorting.key_order import Groups, OrderedRows, sorting_bytes
 from sleeper.engine.writing.leaf_files import rows_by_leaf
 from sleeper.model.partitions import Partition
 from sleeper.model.schema import Schema
-from sleeper.state.plans.bulk_imports import Buckets
+from sleeper.spark.block_shuffle.packed_buckets import RangeBuckets
 
 _CHUNK_BYTES = 8 << 20
 
@@ -34,7 +34,7 @@ class BlockCutter:
     """
 
     def __init__(
-        self, schema: Schema, arrow_schema: pa.Schema, buckets: Buckets, *, memory_bytes: int
+        self, schema: Schema, arrow_schema: pa.Schema, buckets: RangeBuckets, *, memory_bytes: int
     ) -> None:
         self._schema = schema
         self._arrow_schema = arrow_schema
@@ -42,9 +42,7 @@ class BlockCutter:
         self._memory_bytes = memory_bytes
         first_key = schema.row_keys[0].name
         self._ranges = Groups(buckets.bounds, first_key, arrow_schema.field(first_key).type)
-        self._leaves: dict[str, Partition] = {
-            leaf.partition_id: leaf for leaves in buckets.leaves for leaf in leaves
-        }
+        self._shared: dict[int, Sequence[tuple[Partition, int]]] = {}
 
     def blocks(self, batches: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Buffer]]:
         """Yield (bucket, block) for all rows.
@@ -71,18 +69,30 @@ class BlockCutter:
         ordered = OrderedRows(rows, self._schema.key_names)
         del rows
         for chunk in ordered.chunks(_CHUNK_BYTES):
-            for place, part in self._ranges.parts(chunk):
-                for bucket, inside in self._by_bucket(place, part):
-                    yield bucket, _encode(inside)
+            yield from self._parts(chunk)
+
+    def recut(self, blocks: Iterable[Any]) -> Iterator[tuple[int, pa.Buffer]]:
+        """Yield (bucket, block) for the rows of blocks that were cut for larger buckets."""
+        for block in blocks:
+            rows = pa.Table.from_batches([read_block(block, self._arrow_schema)])
+            yield from self._parts(rows)
+
+    def _parts(self, ordered: pa.Table) -> Iterator[tuple[int, pa.Buffer]]:
+        for place, part in self._ranges.parts(ordered):
+            for bucket, inside in self._by_bucket(place, part):
+                yield bucket, _encode(inside)
 
     def _by_bucket(self, place: int, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        bucket = self._buckets.range_buckets[place]
-        if isinstance(bucket, int):
+        bucket = self._buckets.bucket(place)
+        if bucket is not None:
             yield bucket, rows
             return
-        leaves = [self._leaves[leaf_id] for leaf_id in bucket]
+        if place not in self._shared:
+            self._shared[place] = self._buckets.leaf_buckets(place)
+        leaves = [leaf for leaf, _ in self._shared[place]]
+        buckets = {leaf.partition_id: bucket for leaf, bucket in self._shared[place]}
         for leaf, inside in rows_by_leaf(rows, self._schema, leaves):
-            yield bucket[leaf.partition_id], inside
+            yield buckets[leaf.partition_id], inside
 
 
 def read_block(block: Any, arrow_schema: pa.Schema) -> pa.RecordBatch:

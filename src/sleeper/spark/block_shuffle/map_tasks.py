@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import shutil
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +25,15 @@ from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import InputStore
 from sleeper.spark.block_shuffle.blocks import BlockCutter
-from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapTaskReport, use_one_thread
+from sleeper.spark.block_shuffle.packed_buckets import RangeBuckets
+from sleeper.spark.block_shuffle.shuffle import (
+    Batches,
+    BlockBatches,
+    MapTaskReport,
+    ShuffledBlocks,
+    use_one_thread,
+)
 from sleeper.spark.data_source.schema import arrow_schema_of
-from sleeper.state.plans.bulk_imports import Buckets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -119,7 +128,7 @@ def set_aside_folder(folder: Path | None, new_id: NewId) -> Iterator[SetAsideFol
         yield SetAsideFolder(tasks)
 
 
-_INPUT_BYTES = 256 << 20
+_QUICK = 1  # of zlib: names of files are much alike
 _BATCH_ROWS_MIN = 8192  # Spark 4.0 gives tasks 64 rows at a time: see `shuffle`
 
 
@@ -131,7 +140,10 @@ class MapSettings:
         schema: The table's.
         inputs: Opens input files that are given by URL.
         buckets: Where each row goes.
-        places: What brings a block to each bucket's task; the notes' place last.
+        places: What brings a block to each bucket's task; the notes' place last. Where a bucket has
+            several tasks, their places follow each other.
+        slots: Tasks of each bucket, of which a map task uses one.
+        is_outer: Whether this is the first of two levels of shuffle.
         memory_bytes: What sorting a piece may need.
         ignore_extra_columns: Leave out columns that the table does not have.
         new_id: Fresh random ids, different in every attempt of a task.
@@ -140,18 +152,35 @@ class MapSettings:
 
     schema: Schema
     inputs: InputStore
-    buckets: Buckets
+    buckets: RangeBuckets
     places: Sequence[int]
     memory_bytes: int
     new_id: NewId
+    slots: int = 1
+    is_outer: bool = False
     ignore_extra_columns: bool = False
     set_aside: Path | None = None
 
 
-MapTask = Sequence[RowGroup]
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Row groups of one input file, which one task reads.
+
+    Attributes:
+        path: The file, or its URL.
+        indexes: Places of the row groups in it.
+        row_count: Rows of these row groups.
+    """
+
+    path: str
+    indexes: tuple[int, ...]
+    row_count: int
 
 
-def plan_map_tasks(groups: Iterable[RowGroup], size_bytes: int = _INPUT_BYTES) -> list[MapTask]:
+MapTask = tuple[FilePart, ...]
+
+
+def plan_map_tasks(groups: Iterable[RowGroup], size_bytes: int) -> list[MapTask]:
     """Share row groups out to tasks of about so many bytes before compression."""
     tasks: list[list[RowGroup]] = []
     room = 0
@@ -161,18 +190,41 @@ def plan_map_tasks(groups: Iterable[RowGroup], size_bytes: int = _INPUT_BYTES) -
             room = size_bytes
         tasks[-1].append(group)
         room -= group.size_bytes
-    return [*tasks]
+    return [_file_parts(task) for task in tasks]
 
 
-def cut_files(tasks: Sequence[MapTask], settings: MapSettings) -> Callable[[Batches], Batches]:
-    """Return a function for `mapInArrow` over a range of task numbers."""
+def _file_parts(groups: Iterable[RowGroup]) -> MapTask:
+    parts = []
+    for path, same in groupby(groups, key=attrgetter("path")):
+        inside = [*same]
+        rows = sum(group.row_count for group in inside)
+        parts.append(FilePart(path, tuple(group.index for group in inside), rows))
+    return tuple(parts)
 
-    def run(numbers: Batches) -> Batches:
+
+def task_rows(tasks: Sequence[MapTask]) -> pa.Table:
+    """Return a row for each task, for `cut_files`: its number, and what it reads."""
+    packed = [zlib.compress(pickle.dumps(task), _QUICK) for task in tasks]
+    return pa.table({"number": pa.array(range(len(tasks)), pa.int32()), "task": packed})
+
+
+def cut_files(settings: MapSettings, tasks: pa.Table | None = None) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` over rows of `task_rows`.
+
+    Args:
+        settings: How rows are cut.
+        tasks: All rows, if those that come are only their numbers.
+    """
+
+    def run(batches: Batches) -> Batches:
         use_one_thread()
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                parts = groupby(tasks[number], key=lambda group: group.path)
-                sources = (_FilePart(path, tuple(groups), settings) for path, groups in parts)
+        for batch in batches:
+            own = batch if tasks is None else tasks.take(batch.column(0))
+            for number, packed in zip(
+                own["number"].to_pylist(), own["task"].to_pylist(), strict=True
+            ):
+                parts: MapTask = pickle.loads(zlib.decompress(packed))  # noqa: S301 - our own
+                sources = (_FilePart(part, settings) for part in parts)
                 yield from _cut(sources, settings, number)
 
     return run
@@ -188,6 +240,28 @@ def cut_rows(settings: MapSettings, name: str) -> Callable[[Batches], Batches]:
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
         yield from _cut([_Stream(name, _gathered(batches))], settings, number)
+
+    return run
+
+
+def cut_blocks(
+    schema: Schema, buckets: RangeBuckets, places: Sequence[int]
+) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` over blocks: the second level of a shuffle.
+
+    Each block is cut by itself, so that attempts of a task send the same blocks, in whatever order
+    theirs arrive.
+    """
+
+    def run(batches: Batches) -> Batches:
+        use_one_thread()
+        arrived = ShuffledBlocks(batches)
+        cutter = BlockCutter(schema, to_arrow(schema), buckets, memory_bytes=0)
+        out = BlockBatches(places)
+        yield from out.with_blocks(cutter.recut(arrived.blocks()))
+        yield from out.rest()
+        for note in arrived.notes or ():
+            yield from out.with_note(note)
 
     return run
 
@@ -218,10 +292,13 @@ def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: 
     cutter = BlockCutter(
         settings.schema, arrow_schema, settings.buckets, memory_bytes=settings.memory_bytes
     )
-    out = BlockBatches(settings.places)
+    # Of two levels, the second one sends refusals on.
+    out = BlockBatches(settings.places, refusals_to_all=not settings.is_outer)
     taken = _MapTaskInput(settings, number)
     try:
-        yield from out.with_blocks(cutter.blocks(taken.rows(sources)))
+        blocks = cutter.blocks(taken.rows(sources))
+        slots, slot = settings.slots, number % settings.slots
+        yield from out.with_blocks((bucket * slots + slot, block) for bucket, block in blocks)
     except InputRefused as refusal:
         yield from out.with_note(taken.note(refusal))
         return
@@ -307,12 +384,12 @@ class _Stream:
 class _FilePart(_Stream):
     """Row groups of one input file, as a source for `ValidatedInput`."""
 
-    def __init__(self, path: str, groups: Sequence[RowGroup], settings: MapSettings) -> None:
+    def __init__(self, part: FilePart, settings: MapSettings) -> None:
         names = to_arrow(settings.schema).names
-        indexes = [group.index for group in groups]
-        super().__init__(shown(path), read_row_groups(path, indexes, names, remote=settings.inputs))
-        self.row_count = sum(group.row_count for group in groups)
-        self.files = (path,)
+        rows = read_row_groups(part.path, part.indexes, names, remote=settings.inputs)
+        super().__init__(shown(part.path), rows)
+        self.row_count = part.row_count
+        self.files = (part.path,)
 
 
 def checked_frame(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gethostname
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.blocks import read_block
+from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves
 from sleeper.spark.block_shuffle.shuffle import (
     Batches,
     MapTaskReport,
@@ -29,7 +31,6 @@ from sleeper.spark.block_shuffle.shuffle import (
     result_batch,
     use_one_thread,
 )
-from sleeper.state.plans.bulk_imports import Buckets
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class ReduceSettings:
     Attributes:
         files: The table's folder, as every worker reaches it.
         schema: The table's.
-        buckets: The leaves of each bucket.
+        leaves: The leaves of each bucket.
         write: How data files are written.
         processing: The table's filters and aggregations.
         memory_bytes: What sorting a bucket may need; more rows go through local disk.
@@ -52,7 +53,7 @@ class ReduceSettings:
 
     files: Objects
     schema: Schema
-    buckets: Buckets
+    leaves: BucketLeaves
     write: WriteSettings
     processing: Processing
     memory_bytes: int
@@ -63,17 +64,19 @@ class ReduceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBucket:
-    """What became of one bucket.
+    """What became of one bucket, or of a part of it.
 
     Attributes:
         references: Its files, ready to be committed.
         rows_in: Rows that came to its task.
+        host: The machine that wrote it.
         rows_written: Rows in its files; fewer where the table filters or aggregates.
     """
 
     references: tuple[FileReference, ...]
     rows_in: int
     rows_written: int
+    host: str
 
 
 Result = WrittenBucket | tuple[MapTaskReport, ...]
@@ -117,7 +120,7 @@ def _write(arrived: ShuffledBlocks, settings: ReduceSettings) -> Result:
     leaf_files = LeafFiles(settings.files, schema, arrow_schema, settings.write, settings.new_id)
     groups = sorted_groups(
         _chained(first, rows),
-        leaf_groups(settings.buckets.leaves[arrived.bucket]),
+        leaf_groups(settings.leaves.of_bucket(arrived.bucket)),
         schema,
         arrow_schema,
         settings.processing,
@@ -140,6 +143,7 @@ def _write(arrived: ShuffledBlocks, settings: ReduceSettings) -> Result:
         references=tuple(leaf_files.references),
         rows_in=incoming.row_count,
         rows_written=leaf_files.rows_written,
+        host=gethostname(),
     )
 
 

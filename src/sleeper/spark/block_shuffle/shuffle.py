@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +57,12 @@ class BlockBatches:
 
     Args:
         places: The place of each bucket, and last that of the notes.
+        refusals_to_all: Whether a refusal goes to every place, so that none of their tasks writes.
     """
 
-    def __init__(self, places: Sequence[int]) -> None:
+    def __init__(self, places: Sequence[int], *, refusals_to_all: bool = True) -> None:
         self._places = places
+        self._refusals_to_all = refusals_to_all
         self._buckets: list[int] = []
         self._blocks: list[pa.Buffer | None] = []
         self._notes: list[bytes | None] = []
@@ -72,9 +76,14 @@ class BlockBatches:
             if self._size_bytes >= _BATCH_BYTES:
                 yield self._batch()
 
+    def rest(self) -> Batches:
+        """Yield what is left."""
+        if self._buckets:
+            yield self._batch()
+
     def with_note(self, note: MapTaskReport) -> Batches:
-        """Yield what is left and a note. A refusal goes to every task: none of them writes."""
-        to_all = note.refusal is not None or note.null_counts
+        """Yield what is left and a note, for the notes' place or, if it refuses, for all."""
+        to_all = self._refusals_to_all and (note.refusal is not None or note.null_counts)
         first = 0 if to_all else len(self._places) - 1
         for bucket in range(first, len(self._places)):
             self._add(bucket, None, pickle.dumps(note))
@@ -134,26 +143,50 @@ def result_batch(bucket: int, result: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["bucket", "result"])
 
 
-def shuffle_keys_for(spark: SparkSession, count: int) -> list[int]:
+def shuffle_keys_for(spark: SparkSession, count: int) -> Sequence[int]:
     """Return numbers that `repartition_by_key` brings to Spark partitions 0 to `count` - 1.
 
     They are in the order of the partitions. From Spark 4.1 on these are the partitions' own
     numbers. Spark 4.0 places by a hash, so numbers are searched whose hashes give each partition
     once.
     """
-    if _places_directly(spark):
-        return [*range(count)]
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an extra, and slow to import
+    return range(count) if _places_directly(spark) else hashed_keys(count)
 
-    found: dict[int, int] = {}
+
+def hashed_keys(count: int) -> list[int]:
+    """Return the least number that Spark's hash brings to each of `count` partitions, in order."""
     tried = 20 * count + 100
-    while len(found) < count:
-        number = F.col("id").cast("int")
-        place = F.pmod(F.hash(number), F.lit(count)).alias("place")
-        rows = spark.range(tried).groupBy(place).agg(F.min(number).alias("number")).collect()
-        found = {row["place"]: row["number"] for row in rows}
+    while True:
+        places = _spark_hash(np.arange(tried, dtype=np.uint32)).astype(np.int32) % count
+        found, numbers = np.unique(places, return_index=True)
+        if len(found) == count:
+            return [int(number) for number in numbers]
         tried *= 2
-    return [found[place] for place in range(count)]
+
+
+def _spark_hash(numbers: np.ndarray[Any, np.dtype[np.uint32]]) -> np.ndarray[Any, Any]:
+    """Return Spark's hash of 32-bit integers: Murmur3 with the seed 42."""
+    mixed = numbers * np.uint32(0xCC9E2D51)
+    mixed = _rotated(mixed, 15) * np.uint32(0x1B873593)
+    value = _rotated(np.uint32(42) ^ mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    value ^= np.uint32(4)  # bytes of an integer
+    value = (value ^ (value >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    value = (value ^ (value >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return value ^ (value >> np.uint32(16))
+
+
+def _rotated(values: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    return (values << np.uint32(bits)) | (values >> np.uint32(32 - bits))
+
+
+def one_task_a_row(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return a DataFrame with a partition for each row of a table, and a column `place` before it.
+
+    Spark sends a row to its task alone.
+    """
+    places = pa.array(shuffle_keys_for(spark, rows.num_rows), pa.int32())
+    with_places = rows.add_column(0, "place", places)
+    return repartition_by_key(spark.createDataFrame(with_places), rows.num_rows)
 
 
 def repartition_by_key(blocks: DataFrame, count: int) -> DataFrame:
@@ -164,46 +197,93 @@ def repartition_by_key(blocks: DataFrame, count: int) -> DataFrame:
 
 
 def through_shuffle(
-    blocks: DataFrame, count: int, write: Callable[[Batches], Batches]
-) -> dict[int, Any]:
-    """Run the job and return each bucket's result.
+    blocks: DataFrame,
+    count: int,
+    write: Callable[[Batches], Batches],
+    *,
+    split_bytes: int | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """Run the job, and yield each task's result with its bucket.
+
+    Args:
+        blocks: What map tasks send.
+        count: Buckets, and one for notes.
+        write: What the task of a bucket does.
+        split_bytes: Share a bucket out to several tasks if it turns out to have more bytes, as the
+            shuffle compresses them: each gets the blocks of some map tasks. The blocks are at
+            `hashed_keys` then. None for one task a bucket.
 
     Raises:
         SleeperError: what made a task fail for good.
     """
-    with _small_batches(blocks.sparkSession), reraise_worker_errors():
-        rows = (
-            repartition_by_key(blocks, count)
-            .mapInArrow(encode_errors(write), RESULT_COLUMNS)
-            .collect()
-        )
-    return {
-        row["bucket"]: pickle.loads(row["result"])  # noqa: S301 - written by our own task
-        for row in rows
-    }
+    spark = blocks.sparkSession
+    settings = _small_batches(spark)
+    if split_bytes is None:
+        shuffled = repartition_by_key(blocks, count)
+    else:
+        shuffled = blocks.hint("rebalance", count, "place")
+        settings |= {
+            "spark.sql.adaptive.enabled": "true",
+            "spark.sql.adaptive.coalescePartitions.enabled": "false",  # one bucket a task
+            "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled": "true",
+            "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{split_bytes}b",
+        }
+    with session_settings(spark, settings), reraise_worker_errors():
+        results = shuffled.mapInArrow(encode_errors(write), RESULT_COLUMNS).toArrow()
+    for batch in results.to_batches():
+        for bucket, result in zip(*(column.to_pylist() for column in batch), strict=True):
+            yield bucket, pickle.loads(result)  # noqa: S301 - written by our own task
 
 
-class _small_batches:  # noqa: N801 - used as a function
-    """Makes Spark 4.0 give Python few blocks at a time; later versions limit a batch by its size.
+_BATCH_ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 
-    The setting is the session's; its old value is restored.
+
+def _small_batches(spark: SparkSession) -> dict[str, str]:
+    """Return what makes Spark 4.0 give Python few blocks at a time; later versions limit bytes."""
+    bounded = spark.conf.isModifiable(_BATCH_BYTES_SETTING)  # where it is known, it has a default
+    return {} if bounded else {_BATCH_ROWS_SETTING: str(_BATCH_ROWS)}
+
+
+@dataclass(slots=True)
+class _ChangedSetting:
+    """A setting that blocks have changed: its value before the first of them, and their number."""
+
+    before: str | None
+    blocks: int = 0
+
+
+_changed: dict[tuple[int, str], _ChangedSetting] = {}
+_changed_lock = threading.Lock()
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session for a block.
+
+    The values before are restored when no block of any thread has changed them any more.
     """
-
-    _SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    _BY_SIZE = "spark.sql.execution.arrow.maxBytesPerBatch"
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._conf = spark.conf
-        bounded = spark.conf.isModifiable(self._BY_SIZE)  # where it is known, it has a default
-        self._before = None if bounded else spark.conf.get(self._SETTING)
-
-    def __enter__(self) -> None:
-        if self._before is not None:
-            self._conf.set(self._SETTING, str(_BATCH_ROWS))
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            self._conf.set(self._SETTING, self._before)
+    with _changed_lock:
+        for name, value in settings.items():
+            key = (id(spark), name)
+            if key not in _changed:
+                _changed[key] = _ChangedSetting(spark.conf.get(name, None))
+            _changed[key].blocks += 1
+            spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        with _changed_lock:
+            for name in settings:
+                changed = _changed[id(spark), name]
+                changed.blocks -= 1
+                if changed.blocks:
+                    continue
+                del _changed[id(spark), name]
+                if changed.before is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, changed.before)
 
 
 def _places_directly(spark: SparkSession) -> bool:

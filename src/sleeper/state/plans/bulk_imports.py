@@ -65,6 +65,38 @@ def plan_even_buckets(leaves: Iterable[Partition], count: int) -> Buckets:
     return plan_buckets(all_leaves, samples, max(1, ceil(len(all_leaves) / max(1, count))))
 
 
+def joined_buckets(buckets: Buckets, count: int) -> Buckets:
+    """Return larger buckets, each of `count` neighbours; the last one may have fewer."""
+    outer = [
+        tuple(
+            {
+                leaf.partition_id: leaf
+                for bucket in buckets.leaves[start : start + count]
+                for leaf in bucket
+            }.values()
+        )
+        for start in range(0, len(buckets), count)
+    ]
+    bounds: list[Any] = []
+    joined: list[int | Mapping[str, int]] = []
+    for bound, bucket in zip((None, *buckets.bounds), buckets.range_buckets, strict=True):
+        larger = _joined(bucket, count)
+        if joined and joined[-1] == larger:
+            continue
+        if joined:
+            bounds.append(bound)
+        joined.append(larger)
+    return Buckets(tuple(outer), tuple(bounds), tuple(joined))
+
+
+def _joined(bucket: int | Mapping[str, int], count: int) -> int | Mapping[str, int]:
+    if isinstance(bucket, int):
+        return bucket // count
+    larger = {leaf_id: each // count for leaf_id, each in bucket.items()}
+    distinct = {*larger.values()}
+    return distinct.pop() if len(distinct) == 1 else larger
+
+
 class _OneRow:
     """The sample of a leaf whose number of rows is unknown."""
 

@@ -16,20 +16,27 @@ from sleeper.model.partitions import Partition, PartitionTree, split_partition
 
 LEAF_ROWS = 1_000_000
 LEAF_BYTES = 128 << 20
+_SMALL_LEAVES = 4096
+_LARGE_LEAF = 8
 
 
-def leaves_wanted(row_count: int, size_bytes: int, ceiling: int) -> int:
-    """Return one leaf for each million rows or 128 MiB of the input, from 1 to `ceiling`.
+def leaves_wanted(row_count: int, size_bytes: int) -> int:
+    """Return how many leaves an input needs: one for each million rows or 128 MiB.
 
-    >>> leaves_wanted(336_776, 40 << 20, 256), leaves_wanted(10_000_000, 0, 256)
+    Beyond 4,096 leaves each gets more, up to eight times as much: a table of 100 TB has 93,132
+    leaves of 1 GiB and not 745,059, which would take long to open.
+
+    >>> leaves_wanted(336_776, 40 << 20), leaves_wanted(10_000_000, 0)
     (1, 10)
+    >>> leaves_wanted(0, 10**12), leaves_wanted(0, 10**14)
+    (4096, 93133)
 
     Args:
         row_count: Rows of the input.
         size_bytes: Their size before compression; 0 if it is not known.
-        ceiling: The maximum.
     """
-    return max(1, min(ceiling, max(-(-row_count // LEAF_ROWS), -(-size_bytes // LEAF_BYTES))))
+    small = max(1, -(-row_count // LEAF_ROWS), -(-size_bytes // LEAF_BYTES))
+    return min(small, max(_SMALL_LEAVES, -(-small // _LARGE_LEAF)))
 
 
 class LeafSample(Protocol):

@@ -353,3 +353,41 @@ def test_files_by_url_are_sampled_as_local_ones(tmp_path, arrange):
     )
 
     assert sample.rows == sampled(folder).rows
+
+
+class TestManyOrderedRowGroups:
+    """Row groups that follow each other and are more than are to be read."""
+
+    def test_are_sampled_by_their_statistics(self, tmp_path):
+        """
+        Given ordered row groups of different sizes, more than may be read, when they are sampled,
+        then their least keys stand for their rows: each as often as it has rows.
+        """
+        small, large = np.arange(0, 10_000), np.arange(10_000, 100_000)
+        folder = tmp_path / "in"
+        folder.mkdir()
+        pq.write_table(pa.table({"k": small}), folder / "a.parquet", row_group_size=100)
+        pq.write_table(pa.table({"k": large}), folder / "b.parquet", row_group_size=900)
+        budget = ReadBudget(mixed_rows=100, ordered_reads=50)
+
+        sample = sampled(folder, budget=budget)
+
+        assert sample.row_count == 100_000
+        assert {key % 100 for key in keys(sample)} == {0}
+        check_even(sample, 100_000)
+
+    def test_with_two_keys_are_read_here_and_there(self, tmp_path):
+        """Statistics of two columns say nothing of pairs, so some row groups are read."""
+        numbers = np.arange(60_000)
+        folder = write(
+            tmp_path,
+            {"a": numbers, "b": [f"{n % 7}" for n in numbers]},
+            rows_per_group=300,
+        )
+        budget = ReadBudget(mixed_rows=100, ordered_reads=40)
+
+        sample = sampled(folder, PAIRS, budget=budget)
+
+        assert sample.row_count == 60_000
+        assert {*sample.rows["b"].to_pylist()} == {f"{n}" for n in range(7)}
+        assert np.histogram(keys(sample, "a"), bins=5, range=(0, 60_000))[0].min() > 0

@@ -432,3 +432,23 @@ class TestSparkEnvironment:
         assert done.exit_code == 1
         assert "boto3 is not installed here" in done.stderr
         assert not (tmp_path / "env").exists()
+
+
+class TestExplain:
+    """`--explain`, which imports nothing."""
+
+    def test_shows_the_plan_and_adds_no_row(self, url, more):
+        """The plan of the given files has a line for each part; the table stays as it was."""
+        shown = sleeper("bulk-import", "trips", str(more), "--explain", "--cores", "40").stdout
+
+        assert "2 rows: 1 files, 1 row groups" in shown
+        assert "map tasks   1 of " in shown
+        assert "on 40 cores" in shown
+        assert len(rows_of(sleeper("query", "trips", "--json"))) == len(ROWS)
+
+    def test_alone_knows_cores(self, url, more):
+        """--cores would change nothing else, so it is refused without --explain."""
+        refused = sleeper("bulk-import", "trips", str(more), "--cores", "3")
+
+        assert refused.exit_code == 2
+        assert "--cores goes with --explain" in refused.stderr

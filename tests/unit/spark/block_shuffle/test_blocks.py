@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_right
 from itertools import count
 
@@ -18,7 +19,8 @@ from sleeper.model.partitions import (
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
 from sleeper.spark.block_shuffle.blocks import BlockCutter, read_block
-from sleeper.state.plans.bulk_imports import plan_even_buckets
+from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves, pack_ranges
+from sleeper.state.plans.bulk_imports import joined_buckets, plan_even_buckets
 
 SCHEMA = Schema(
     row_keys=(Field("id", Primitive.LONG), Field("name", Primitive.STRING)),
@@ -47,9 +49,13 @@ def rows(keys) -> pa.Table:
     )
 
 
+def packed(buckets):
+    return pack_ranges(buckets, ARROW.field("id").type)
+
+
 def cut(tree, buckets, tables, memory_bytes=1 << 20):
     """Return what each bucket gets: one table for each of its blocks."""
-    cutter = BlockCutter(SCHEMA, ARROW, buckets, memory_bytes=memory_bytes)
+    cutter = BlockCutter(SCHEMA, ARROW, packed(buckets), memory_bytes=memory_bytes)
     arrived: dict[int, list[pa.Table]] = {}
     for bucket, block in cutter.blocks(tables):
         batch = read_block(block, ARROW)
@@ -93,3 +99,47 @@ def test_leaves_that_share_the_first_key_are_told_apart_by_the_second():
 
     names = {bucket: tables[0]["name"].to_pylist() for bucket, tables in arrived.items()}
     assert names == {0: ["a", "b"], 1: ["z"]}
+
+
+@pytest.mark.parametrize("each", [1, 2, 3, 7])
+def test_two_levels_bring_rows_to_the_same_buckets_as_one(each):
+    """
+    Given blocks that were cut for several buckets together, when each is cut again, then every
+    bucket gets the rows that it gets from one cut, in key order, whatever order blocks arrive in.
+    """
+    numbers = count()
+    points = tree_from_split_points(SCHEMA, [3, 6, 9], new_id=lambda: f"p{next(numbers)}")
+    (first, *_), new_id = points.leaves(), lambda: f"s{next(numbers)}"
+    parent, *children = split_partition(first, "xx", dimension=1, new_id=new_id)
+    changed = {each.partition_id: each for each in (parent, *children)}
+    tree = PartitionTree.of({**points.partitions, **changed}.values())
+    buckets = plan_even_buckets(tree.leaves(), 5)
+    given = [rows([(n * 7 % 12, "x" * (n % 4)) for n in range(200)])]
+    outer = BlockCutter(SCHEMA, ARROW, packed(joined_buckets(buckets, each)), memory_bytes=2000)
+    inner = BlockCutter(SCHEMA, ARROW, packed(buckets), memory_bytes=0)
+    blocks = [*outer.blocks(given)]
+
+    again = [*inner.recut(block for _, block in reversed(blocks))]
+
+    by_one = {
+        bucket: sum(t.num_rows for t in tables)
+        for bucket, tables in cut(tree, buckets, given).items()
+    }
+    by_two: dict[int, int] = {}
+    for bucket, block in again:
+        table = pa.Table.from_batches([read_block(block, ARROW)])
+        assert key_order(table) == sorted(key_order(table))
+        by_two[bucket] = by_two.get(bucket, 0) + table.num_rows
+    assert by_two == by_one
+    assert {bucket for bucket, _ in blocks} == {bucket // each for bucket in by_one}
+
+
+def test_a_task_unpacks_the_leaves_of_its_own_bucket():
+    """Leaves are packed bucket by bucket, in tree order."""
+    numbers = count()
+    tree = tree_from_split_points(SCHEMA, [3, 6, 9, 12], new_id=lambda: f"p{next(numbers)}")
+    buckets = plan_even_buckets(tree.leaves(), 2)
+
+    leaves = pickle.loads(pickle.dumps(BucketLeaves.of(buckets)))
+
+    assert [tuple(leaves.of_bucket(number)) for number in range(2)] == list(buckets.leaves)

@@ -335,9 +335,16 @@ def test_any_rows_make_a_valid_tree_or_a_refusal(rows, leaves, points):
         (1_000_001, 0, 2),
         (10, (128 << 20) + 1, 2),
         (10_000_000, 2 << 30, 16),
-        (10**10, 0, 256),
+        (300_000_000, 0, 300),
+        (4_096_000_000, 0, 4096),
+        (10**10, 0, 4096),
+        (10**11, 0, 12_500),
+        (5, 100 * 10**12, 93_133),
     ],
 )
 def test_the_leaves_of_an_import_follow_its_size(row_count, size_bytes, leaves):
-    """A leaf for each million rows or 128 MiB; a year of flights is one leaf, and not 256."""
-    assert leaves_wanted(row_count, size_bytes, 256) == leaves
+    """A leaf for each million rows or 128 MiB, and beyond 4,096 leaves for up to eight times as much.
+
+    A year of flights is one leaf, 300 million rows are not limited to 256.
+    """
+    assert leaves_wanted(row_count, size_bytes) == leaves
