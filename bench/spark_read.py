@@ -1,6 +1,6 @@
-"""A table in Spark: `to_spark` and the data source, beside Spark's own Parquet reader.
+"""A table in Spark: `to_spark`, catalog and data source, beside Spark's own Parquet reader.
 
-All three read the same files, one in each of 16 leaves; a sum is also taken over files that Spark
+All of them read the same files, one in each of 16 leaves; a sum is also taken over files that Spark
 itself wrote. Spark's own reader gets the names of the files, and nothing of the table. CPU is that
 of the JVM and of all Python workers. Each question is asked once to warm up, then five times;
 figures are medians.
@@ -80,23 +80,35 @@ def measure(spark: Any, instance: sleeper.Instance, table: sleeper.Table, key: s
         inclusive = str(both).lower()
         return f'[{{"key": {{"min": "{low}", "max": "{high}", "maxInclusive": {inclusive}}}}}]'
 
+    def catalog(question: str) -> Any:
+        return spark.sql(question.format(table="sleeper.bench"))
+
     sleeper.spark.register(spark, instance)
+    sleeper.spark.add_catalog(spark, instance)
+    by_source = spark.read.option("regions", "[{}]").table  # Spark's reader knows no regions
     plain = spark.read.schema(table.to_spark(spark).schema).parquet
     own = _written_by_spark(plain(*files), Path(files[0]).parents[4] / "by-spark")
     questions: dict[str, dict[str, Callable[[], Any]]] = {
         "full scan": {
             "Spark's Parquet": lambda: _consume(plain(*files)),
             "to_spark": lambda: _consume(table.to_spark(spark)),
+            "catalog": lambda: _consume(spark.table("sleeper.bench")),
             "data source": lambda: _consume(source()),
         },
         "key range": {
             "Spark's Parquet": lambda: plain(*files).filter(limits).toArrow().num_rows,
             "to_spark": lambda: table.to_spark(spark, range={"key": RANGE}).toArrow().num_rows,
+            "catalog": lambda: (
+                catalog(f"SELECT * FROM {{table}} WHERE {limits}").toArrow().num_rows
+            ),
             "data source": lambda: source(regions=regions(*RANGE, both=False)).toArrow().num_rows,
         },
         "one key": {
             "Spark's Parquet": lambda: plain(*files).filter(f"key = '{key}'").toArrow().num_rows,
             "to_spark": lambda: table.to_spark(spark, key=key).toArrow().num_rows,
+            "catalog": lambda: (
+                catalog(f"SELECT * FROM {{table}} WHERE key = '{key}'").toArrow().num_rows
+            ),
             "data source": lambda: source(regions=regions(key, key, both=True)).toArrow().num_rows,
         },
         "sum of a column": {
@@ -104,6 +116,8 @@ def measure(spark: Any, instance: sleeper.Instance, table: sleeper.Table, key: s
             "files of Spark": lambda: _sum(plain(own)),
             "to_spark": lambda: _sum(table.to_spark(spark)),
             "view": lambda: spark.sql("SELECT sum(n) FROM bench").collect()[0][0],
+            "catalog": lambda: catalog("SELECT sum(n) FROM {table}").collect()[0][0],
+            "catalog, data source": lambda: _sum(by_source("sleeper.bench")),
             "data source": lambda: _sum(source()),
             "data source, columns": lambda: _sum(source(columns="n")),
         },

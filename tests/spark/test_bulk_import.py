@@ -26,6 +26,7 @@ from sleeper.errors import (
     NullKeys,
 )
 from sleeper.model.partitions import split_partition
+from sleeper.spark.data_source.schema import to_spark_schema
 from sleeper.state.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from tests.spark.any_tables import check_files, multiset, rows_of, schemas
@@ -419,7 +420,20 @@ def test_sparks_web_page_shows_table_job_and_step(spark, instance):
     assert steps | {"None"} <= descriptions(spark)
 
 
-def test_a_spark_schema_is_no_schema_of_a_table(spark, instance):
-    """It does not say which fields are keys; the message says what does."""
-    with pytest.raises(BadRequest, match=r"a StructType of Spark .* give Schema\(row_keys"):
-        instance.create_table("t", spark.range(1).schema, row_keys=["id"])
+def test_a_schema_of_spark_with_named_keys_makes_a_table(spark, instance):
+    """
+    `df.schema`, or the DataFrame, says columns, types and which values may be null; it does not say
+    which are keys, and the message says how to.
+    """
+    frame = spark.sql("SELECT 1.5D AS price, 'a' AS id, DATE '2024-06-01' AS day, array(1) AS ns")
+
+    with pytest.raises(BadRequest, match=r"a StructType of Spark .* give row_keys=\[...\]"):
+        instance.create_table("t", frame.schema)
+    table = instance.create_table("t", frame.schema, row_keys=["id"], sort_keys=["day"])
+    other = instance.create_table("u", frame, row_keys=["id"], sort_keys=["day"])
+    table.bulk_import(frame, spark=spark)
+
+    assert table.schema == other.schema
+    assert table.schema.columns == ("price", "id", "day", "ns")
+    assert to_spark_schema(table.schema).simpleString() == frame.schema.simpleString()
+    assert table.query().count() == 1

@@ -13,8 +13,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.errors import BadRequest, QueryInvalid, VersionNotFound
-from sleeper.interfaces.spark_source import SleeperSource, columns_from_text
-from sleeper.spark.frames import columns_to_text
+from sleeper.interfaces.spark_source import SleeperSource
+from sleeper.spark.column_names import columns_from_text, columns_to_text
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = Schema(

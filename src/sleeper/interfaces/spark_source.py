@@ -9,7 +9,6 @@ spark.readStream.format("sleeper")...      frame.writeStream.format("sleeper")..
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,6 +19,7 @@ from sleeper.instance.instance import connect
 from sleeper.model.formats.query_json import regions_from_json
 from sleeper.model.processing import checked_function_patterns
 from sleeper.model.ranges import Region, whole_region
+from sleeper.spark.column_names import columns_from_text
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.reader import ReadRequest, StreamRequest
 from sleeper.spark.data_source.source import TableSource
@@ -108,6 +108,12 @@ _BY_NAME: Final = {option.name: option for option in OPTIONS}
 
 # Options that Spark or its users set for Spark itself. All of them reach a data source, too.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "path", "queryname", "outputmode"})
+_CREATED: Final = (
+    "Spark loses the options of such a table, so nothing is behind it. Make tables in Spark's "
+    "catalog of Sleeper, after sleeper.spark.add_catalog(spark, instance), by CREATE TABLE "
+    "sleeper.NAME (...) TBLPROPERTIES ('row_keys' = 'COLUMN'); or name a table that exists by "
+    "CREATE TEMPORARY VIEW ... USING sleeper OPTIONS (instance '...', table '...')"
+)
 _REMOVED: Final = {
     "push_filters": "it was removed, because Spark 4.1 to 4.3 use rows that were read for one "
     "filter for other queries as well, so rows were missing. Read by table.to_spark(...) or by "
@@ -128,6 +134,8 @@ def check_names(given: Iterable[str]) -> None:
     for name in map(str.lower, given):
         if name in _BY_NAME or name in _OF_SPARK:
             continue
+        if name.startswith("option."):
+            raise BadRequest(f"CREATE TABLE ... USING sleeper is not possible: {_CREATED}")
         if name in _REMOVED:
             raise BadRequest(f"the data source 'sleeper' has no option {name!r}: {_REMOVED[name]}")
         near = get_close_matches(name, _BY_NAME, n=1)
@@ -149,9 +157,6 @@ def check_use(given: Iterable[str], use: Use) -> None:
                 f"option {name!r} is for a {' or a '.join(option.uses)}, not for a {use}, which "
                 f"takes {takes}"
             )
-
-
-_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*[^`,\s]))\s*(?:,|$)")
 
 
 class SleeperSource(TableSource):
@@ -224,35 +229,11 @@ class SleeperSource(TableSource):
         value = self._option(name)
         if not value:
             raise BadRequest(
-                f"the data source 'sleeper' needs option({name!r}, ...). Tables that CREATE TABLE "
-                "makes lose their options in Spark, so they cannot be read: use CREATE TEMPORARY "
-                "VIEW ... USING sleeper OPTIONS (...), or sleeper.spark.register(spark, instance)"
+                f"the data source 'sleeper' needs option({name!r}, ...). If this table was made by "
+                f"CREATE TABLE ... USING sleeper, drop it: {_CREATED}"
             )
         return value
 
     def _option(self, name: str) -> str | None:
         # Whatever its letters' case; `get` of Spark's own mapping looks at it.
         return self.options[name] if name in self.options else None  # noqa: SIM401
-
-
-def columns_from_text(text: str) -> list[str]:
-    """Read the option `columns`.
-
-    >>> columns_from_text("a, `b,c`")
-    ['a', 'b,c']
-
-    Raises:
-        BadRequest: it is not names with commas between them.
-    """
-    names: list[str] = []
-    place = 0
-    while place < len(text):
-        found = _COLUMN.match(text, place)
-        if found is None:
-            raise BadRequest(
-                f"option 'columns' is names with commas between them, odd ones in backquotes, "
-                f"not {text!r}"
-            )
-        names.append(found[2] if found[1] is None else found[1].replace("``", "`"))
-        place = found.end()
-    return names

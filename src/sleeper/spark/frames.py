@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sleeper.errors import MissingExtra
 from sleeper.model.column_types import TYPE_TRAITS, traits_of
@@ -21,6 +21,7 @@ from sleeper.model.keys import key_type, next_value, smallest_value, value_to_te
 from sleeper.model.queries import LeafQuery, checked_columns
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Field, FieldType, Schema
+from sleeper.spark.column_names import columns_to_text, quoted_name
 from sleeper.spark.data_source.open_table import TableFiles
 from sleeper.spark.data_source.schema import to_spark_schema, to_spark_type
 from sleeper.spark.worker_python import check_worker_python
@@ -35,13 +36,14 @@ S3_SCHEME = "spark.sleeper.s3.scheme"
 
 _REGIONS_MAX = 200  # more conditions than that take the JVM longer to compile than they save
 _PLAIN_PATH = re.compile(r"/[\w\-./+=@, ]*")  # Spark takes *?[]{}\ for patterns, and : for more
-_AS_WRITTEN = {
+PARQUET_OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
     "recursiveFileLookup": "true",  # otherwise a folder named a=b would become a column
 }
+"""The options by which Spark reads our files exactly as they were written."""
 
 
 def to_frame(
@@ -80,8 +82,10 @@ def to_frame(
     if not groups:
         return spark.createDataFrame([], to_spark_schema(schema, names))
     leaves = [leaf for group in groups for leaf in group]
-    locations = _parquet_locations(spark, table, state, leaves)
-    if locations is not None and len(regions) <= _REGIONS_MAX:
+    locations = None
+    if len(regions) <= _REGIONS_MAX:
+        locations = parquet_files(table, state, leaves, spark.conf.get(S3_SCHEME, None))
+    if locations is not None:
         return _read_parquet(spark, schema, locations, regions, names)
     asked = {
         "as_of": str(state.number),
@@ -107,23 +111,17 @@ def _is_missing(text: str) -> bool:
     return "DATA_SOURCE_NOT_FOUND" in text or "No module named" in text
 
 
-def columns_to_text(names: Iterable[str]) -> str:
-    """Write names as the option `columns` of the data source has them.
-
-    >>> columns_to_text(["id", "a,b"])
-    '`id`,`a,b`'
-    """
-    return ",".join(_quoted(name) for name in names)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _parquet_locations(
-    spark: SparkSession, table: TableFiles, state: TableState, leaves: Sequence[LeafQuery]
+def parquet_files(
+    table: TableFiles, state: TableState, leaves: Sequence[LeafQuery], s3_scheme: str | None
 ) -> list[str] | None:
-    """Return the files to read as plain Parquet; None where that would be wrong or impossible."""
+    """Return the files to read as plain Parquet; None where that would be wrong or impossible.
+
+    Args:
+        table: The table's files.
+        state: The state to read.
+        leaves: Leaves of `plan_leaf_queries`.
+        s3_scheme: What the session's setting `S3_SCHEME` says, if anything.
+    """
     names = table.schema.names
     if not table.processing.is_identity or len({name.casefold() for name in names}) < len(names):
         return None
@@ -131,8 +129,7 @@ def _parquet_locations(
     filenames = dict.fromkeys(name for leaf in leaves for name in leaf.filenames)
     if not whole.issuperset(filenames):
         return None
-    scheme = spark.conf.get(S3_SCHEME, None)
-    found = [_location(table.files.url(name), scheme) for name in filenames]
+    found = [_location(table.files.url(name), s3_scheme) for name in filenames]
     return [each for each in found if each is not None] if None not in found else None
 
 
@@ -171,7 +168,7 @@ def _read_parquet(
     names: Sequence[str],
 ) -> DataFrame:
 
-    rows = spark.read.schema(to_spark_schema(schema)).options(**_AS_WRITTEN).parquet(*locations)
+    rows = spark.read.schema(to_spark_schema(schema)).options(**PARQUET_OPTIONS).parquet(*locations)
     if whole_region(schema) not in regions:
         rows = rows.filter(_in_any(schema, regions))
     kinds = {field.name: field.type for field in schema.fields}
@@ -187,7 +184,7 @@ def _selected(name: str, kind: FieldType) -> Column:
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
 
-    column = F.col(_quoted(name))
+    column = F.col(quoted_name(name))
     traits = traits_of(kind)
     if traits is None or not traits.has_nan:
         return column
@@ -206,7 +203,7 @@ def _inside(schema: Schema, region: Region) -> Iterable[Column]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
 
     for field, key_range in zip(schema.row_keys, region.ranges, strict=True):
-        column, kind = F.col(_quoted(field.name)), key_type(field)
+        column, kind = F.col(quoted_name(field.name)), key_type(field)
         if key_range.max is not None and next_value(kind, key_range.min) == key_range.max:
             yield column == _literal(field, key_range.min)
             continue

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sleeper.errors import BadRequest, MissingExtra
 from sleeper.model.column_types import TYPE_TRAITS
+from sleeper.spark.catalog.sessions import catalog_jar, catalog_settings
 from sleeper.spark.java import find_java
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -42,10 +43,12 @@ def local_session(
     temp_folder: str | None = None,
     conf: Mapping[str, str] | None = None,
     master: str | None = None,
+    instance: str | None = None,
 ) -> SparkSession:
     """Start Spark in a Java process of our own, for bulk imports; the caller stops the session.
 
-    The Java process uses its quick compiler alone, which suits bulk imports. A process has one
+    The Java process uses its quick compiler alone, which suits bulk imports. It has the jar of the
+    catalog `sleeper`. A process has one
     Spark: a session that runs already (see `running_session`) is returned as it is, unless another
     master or other settings are asked for.
 
@@ -58,6 +61,7 @@ def local_session(
         temp_folder: Where shuffles spill. Default: the system's folder for temporary files.
         conf: Settings of Spark, which go before ours.
         master: Another place for the work than this process, as Spark names it.
+        instance: The URL of the instance whose tables are the catalog `sleeper`.
 
     Raises:
         MissingExtra: pyspark is not installed, or there is no Java that it runs on.
@@ -76,7 +80,12 @@ def local_session(
         return running
     java = find_java(environment, spark_version=pyspark.__version__)
     settings = local_settings(
-        cores=cores, memory=memory, temp_folder=temp_folder, conf=conf, master=master
+        cores=cores,
+        memory=memory,
+        temp_folder=temp_folder,
+        conf=conf,
+        master=master,
+        instance=instance,
     )
     builder = SparkSession.builder
     for name, value in settings.items():
@@ -85,6 +94,7 @@ def local_session(
         "JAVA_HOME": str(java.home),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
+        "SPARK_DIST_CLASSPATH": driver_class_path(environment),
     }
     if settings["spark.master"].startswith("local"):
         # Spares a search for this machine's name, and two warnings about what it finds.
@@ -135,6 +145,7 @@ def local_settings(
     temp_folder: str | None = None,
     conf: Mapping[str, str] | None = None,
     master: str | None = None,
+    instance: str | None = None,
 ) -> dict[str, str]:
     """The settings of a session on this machine, the caller's `conf` last: see `local_session`."""
     cores = cores or _usable_cores()
@@ -146,6 +157,7 @@ def local_settings(
         "spark.sql.shuffle.partitions": str(max(16, 4 * cores)),
         "spark.sql.session.timeZone": "UTC",
         **{each.spark_setting: "true" for each in TYPE_TRAITS.values() if each.spark_setting},
+        **catalog_settings(instance),
         "spark.python.worker.reuse": "true",
         # "default": what the user or spark-defaults.conf says in extraJavaOptions comes after it.
         "spark.driver.defaultJavaOptions": _QUICK_COMPILER,
@@ -159,6 +171,16 @@ def local_settings(
     if ours["spark.master"].startswith("local"):
         ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return ours | dict(conf or {})
+
+
+def driver_class_path(environment: Mapping[str, str]) -> str:
+    """Return the variable SPARK_DIST_CLASSPATH with the catalog's jar added.
+
+    Spark's launcher adds it to the driver's class path. Settings do that too, but each takes the
+    place of what spark-defaults.conf says in it.
+    """
+    given = environment.get("SPARK_DIST_CLASSPATH")
+    return f"{given}:{catalog_jar()}" if given else catalog_jar()
 
 
 def _usable_cores() -> int:

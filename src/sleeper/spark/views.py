@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from sleeper.spark.column_names import quoted_name
+
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession
 
@@ -52,5 +54,5 @@ def register(
     names = [record.name for record in instance.tables()] if tables is None else [*tables]
     frames = {name: instance.table(name).to_spark(spark) for name in names}
     for name, frame in frames.items():
-        frame.createOrReplaceTempView("`" + name.replace("`", "``") + "`")
+        frame.createOrReplaceTempView(quoted_name(name))
     return names

@@ -417,6 +417,7 @@ def _session(table: OpenTable, request: _Request) -> SparkSession:
         temp_folder=str(table.context.temp_folder) if table.context.temp_folder else None,
         environment=table.context.environment,
         python=sys.executable,
+        instance=table.context.url,
     )
 
 

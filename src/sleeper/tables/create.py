@@ -61,6 +61,10 @@ def create_table(
     properties: Mapping[str, PropertyValue | None] | None,
 ) -> TableRecord:
     """Make a table, and return its record (`Instance.create_table`)."""
+    if row_keys and type(schema).__module__.startswith("pyspark."):
+        from sleeper.spark.data_source.schema import columns_of_spark
+
+        schema = columns_of_spark(schema)
     ours = schema_of(schema, row_keys, sort_keys, csv=csv, remote=context.inputs)
     table_id = context.new_id()[:8]
     record = _new_record(name, ours, properties or {}, table_id, context.properties)

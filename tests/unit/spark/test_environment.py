@@ -20,17 +20,17 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def build(folder: Path, **changes):
-    """An environment with a package of one line, and nothing else."""
+    """An environment with a package of one line and a jar, and nothing else."""
     package = folder / "source" / "wheat"
     (package / "__pycache__").mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").write_text("GRAINS = 7\n")
     (package / "__pycache__" / "x.pyc").write_bytes(b"old")
     entry = folder / "entry_point.py"
     entry.write_text("import wheat; print(wheat.GRAINS)\n")
-    return build_environment(
-        folder / "out",
-        **{"package": package, "entry": entry, "requirements": [], "python": HERE, **changes},
-    )
+    jar = folder / "wheat.jar"
+    jar.write_bytes(b"classes")
+    needed = {"packages": [package], "entry": entry, "jar": jar, "requirements": []}
+    return build_environment(folder / "out", **{**needed, "python": HERE, **changes})
 
 
 def run(python: Path, *arguments: str, **more):
@@ -94,13 +94,14 @@ class TestArchive:
             ]
 
     def test_an_old_one_is_replaced(self, tmp_path):
-        """And nothing but the two files is left in the folder."""
+        """And nothing but the three files is left in the folder."""
         build(tmp_path)
         build(tmp_path)
 
         assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
             "environment.tar.gz",
             "sleeper_bulk_import.py",
+            "wheat.jar",
         ]
 
     def test_packages_that_cannot_be_had_are_told(self, tmp_path):

@@ -61,9 +61,8 @@ def schema_of(
     """
     if type(given).__module__.startswith("pyspark."):
         raise BadRequest(
-            f"a {type(given).__name__} of Spark is not a schema of a table, because it does not "
-            "say which fields are keys: give Schema(row_keys=[...], values=[...]), or convert it "
-            "by pyspark.sql.pandas.types.to_arrow_schema(...) and give row_keys=[...]"
+            f"a {type(given).__name__} of Spark does not say which fields are keys: give "
+            "row_keys=[...] besides, or Schema(row_keys=[...], values=[...])"
         )
     for name, keys in (("row_keys", row_keys), ("sort_keys", sort_keys)):
         if keys is not None and (isinstance(keys, str) or not isinstance(keys, Iterable)):

@@ -9,6 +9,7 @@ import click
 from sleeper.interfaces import bulk_import_job
 from sleeper.interfaces.cli.options import json_option
 from sleeper.interfaces.cli.present import print_json, say
+from sleeper.spark.catalog.sessions import catalog_jar
 from sleeper.spark.submit.environment import build_environment, sleeper_requirements
 
 
@@ -36,19 +37,22 @@ def spark_environment(
 ) -> None:
     """Pack Sleeper's packages for a cluster of Linux machines into FOLDER.
 
-    FOLDER gets two files: environment.tar.gz, with this version of Sleeper and
-    the packages it needs, and sleeper_bulk_import.py, which a driver runs. Copy
-    both to where the cluster can read them. This needs pip, and the machines
-    of the cluster need the same version of Python.
+    FOLDER gets three files: environment.tar.gz, with this version of Sleeper
+    and the packages it needs; sleeper_bulk_import.py, which a driver runs; and
+    sleeper-catalog.jar, for sessions that name tables in SQL. Copy them to
+    where the cluster can read them. This needs pip, and the machines of the
+    cluster need the same version of Python.
 
     \b
     Example:
         sleeper spark-environment sleeper-environment
         aws s3 cp --recursive sleeper-environment s3://bucket/sleeper-environment
     """
+    code = Path(bulk_import_job.__file__).parents[1]
     made = build_environment(
         folder,
-        package=Path(bulk_import_job.__file__).parents[1],
+        packages=[code, code.parent / "pyspark_sleeper"],
+        jar=Path(catalog_jar()),
         entry=Path(bulk_import_job.__file__),
         requirements=sleeper_requirements(extras),
         python=python,
@@ -57,4 +61,4 @@ def spark_environment(
     if as_json:
         print_json(made)
         return
-    say(f"made {made.archive} ({made.size_bytes / 1e6:,.0f} MB) and {made.entry}")
+    say(f"made {made.archive} ({made.size_bytes / 1e6:,.0f} MB), {made.entry} and {made.jar}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.errors import BadRequest, QueryInvalid, SchemaInvalid
 from sleeper.model.column_types import TYPE_TRAITS, traits_of
 from sleeper.model.queries import checked_columns
 from sleeper.model.schema import (
@@ -106,3 +106,25 @@ def arrow_schema_of(given: T.StructType) -> pa.Schema:
     named = "timezone" in inspect.signature(to_arrow_schema).parameters
     options: dict[str, Any] = {"timezone": "UTC"} if named else {}
     return to_arrow_schema(given, **options)
+
+
+def columns_of_spark(given: Any) -> pa.Schema:
+    """Return the columns of a DataFrame, or of a StructType, as Arrow has them.
+
+    Raises:
+        SchemaInvalid: a column is of a type that Arrow lacks.
+    """
+    from pyspark.errors import PySparkTypeError  # noqa: PLC0415 - see above
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - see above
+
+    kind = given if isinstance(given, StructType) else given.schema
+    columns = []
+    for field in kind.fields:
+        try:
+            columns += arrow_schema_of(StructType([field]))
+        except PySparkTypeError:
+            raise SchemaInvalid(
+                f"column {field.name!r} is of Spark's type {field.dataType.simpleString()}, which "
+                "no field can have: cast it to another, such as string"
+            ) from None
+    return pa.schema(columns)

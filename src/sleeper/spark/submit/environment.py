@@ -1,4 +1,4 @@
-"""Sleeper's Python packages as clusters take them: one archive, and the entry script beside it.
+"""Sleeper's Python packages as clusters take them: an archive, the entry script, the catalog's jar.
 
 The archive holds wheels for the cluster's kind of machine, so it can be made anywhere, and a
 `bin/python` that starts the machine's own Python with them. An archive of a virtual environment
@@ -50,31 +50,36 @@ class Environment:
     Attributes:
         archive: The packages.
         entry: The script that a driver runs.
+        jar: The jar of Spark's catalog, for sessions of users.
         size_bytes: Of the archive.
     """
 
     archive: Path
     entry: Path
+    jar: Path
     size_bytes: int
 
 
 def build_environment(
     folder: Path,
     *,
-    package: Path,
+    packages: Sequence[Path],
     entry: Path,
+    jar: Path,
     requirements: Sequence[str],
     python: str = "3.11",
     architecture: str = "x86_64",
 ) -> Environment:
-    """Write `environment.tar.gz` and `sleeper_bulk_import.py` into a folder.
+    """Write `environment.tar.gz`, `sleeper_bulk_import.py` and the jar into a folder.
 
     The same packages give the same archive, byte for byte.
 
     Args:
         folder: Where to; made if it is not there.
-        package: The folder of Sleeper's own code.
+        packages: The folders of Sleeper's own code: `sleeper`, and that by which Spark finds the
+            data source.
         entry: The entry script.
+        jar: The jar of Spark's catalog.
         requirements: What Sleeper needs, as pip names it.
         python: The cluster's version of Python.
         architecture: The cluster's processors: x86_64 or arm64.
@@ -93,7 +98,8 @@ def build_environment(
         if requirements:
             _install(library, requirements, python, _MACHINES[architecture])
         no_bytecode = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(package, library / package.name, ignore=no_bytecode)
+        for package in packages:
+            shutil.copytree(package, library / package.name, ignore=no_bytecode)
         starter = root / "bin" / "python"
         starter.parent.mkdir()
         starter.write_text(_STARTER.format(python=python))
@@ -101,8 +107,12 @@ def build_environment(
         packed = Path(scratch) / ARCHIVE
         _pack(root, packed)
         archive = packed.replace(folder / ARCHIVE)
-    copied = Path(shutil.copyfile(entry, folder / ENTRY))
-    return Environment(archive=archive, entry=copied, size_bytes=archive.stat().st_size)
+    return Environment(
+        archive=archive,
+        entry=Path(shutil.copyfile(entry, folder / ENTRY)),
+        jar=Path(shutil.copyfile(jar, folder / jar.name)),
+        size_bytes=archive.stat().st_size,
+    )
 
 
 def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
