@@ -26,6 +26,7 @@ BENCHMARKS = {
     "commits": [],
     "state_stores": ["--seconds", "3", "--runs", "1"],
     "requests": ["--rows", "200000"],
+    "publish": ["--references", "100000"],
     "queue": [],
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],

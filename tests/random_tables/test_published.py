@@ -13,6 +13,7 @@ import deltalake
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 
 from sleeper.engine.published.delta import unpublishable_fields
 from sleeper.errors import BadRequest, NothingToPublish
@@ -37,8 +38,16 @@ def by_polars(location: str, schema: pa.Schema) -> pa.Table:
     return pl.scan_delta(location).collect().to_arrow()
 
 
+def by_pyiceberg(location: str, schema: pa.Schema) -> pa.Table:
+    """Return the rows of an Iceberg table by pyiceberg, from its newest metadata."""
+    folder = Path(location.removeprefix("file://"), "metadata")
+    newest = folder / f"v{(folder / 'version-hint.text').read_text()}.metadata.json"
+    return StaticTable.from_metadata(str(newest)).scan().to_arrow()
+
+
 READERS: dict[str, tuple[Callable[[str, pa.Schema], pa.Table], ...]] = {
-    "delta": (by_delta_rs, by_polars)
+    "delta": (by_delta_rs, by_polars),
+    "iceberg": (by_pyiceberg,),
 }
 
 

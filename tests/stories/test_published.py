@@ -1,4 +1,4 @@
-"""Other engines read tables in place, as Delta."""
+"""Other engines read tables in place, as Delta; test_published_iceberg.py has Iceberg."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class TestRefusals:
 
     def test_formats_are_named(self, table):
         """Another format is refused, with those that there are."""
-        with pytest.raises(BadRequest, match=r"published as delta.*not 'hudi'"):
+        with pytest.raises(BadRequest, match=r"published as delta or iceberg, not 'hudi'"):
             table.publish("hudi")
 
 

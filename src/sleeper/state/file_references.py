@@ -97,7 +97,17 @@ def _others(here: pa.RecordBatch, there: pa.RecordBatch) -> pa.Array:
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]
 _ABSENT = object()
-_ONCE = ("filename", "row_count")
+_OF_FILES = ("filename", "size_bytes", "keys", "row_count", "sequence", "updated")
+
+
+def _united(parts: pa.Table) -> pa.Table:
+    """Return a row for each file of which several references have parts."""
+    once = ("filename", "row_count")
+    sums = [("row_count", "sum"), *((name, "max") for name in _OF_FILES if name not in once)]
+    grouped = parts.group_by("filename").aggregate(sums)
+    named = {f"{name}_max": name for name in _OF_FILES} | {"row_count_sum": "row_count"}
+    plain = [named.get(name, name) for name in grouped.column_names]
+    return grouped.rename_columns(plain).select(_OF_FILES).cast(parts.schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +202,7 @@ class FileReferences:
         return total, whole.null_count + sizes.null_count == 0
 
     def data_files(self, names: Iterable[str] | None = None) -> pa.Table:
-        """Return the referenced files, each once, in the order of their sequence, then their name.
+        """Return the referenced files, each once, in the order of their sequence.
 
         Columns: `filename`, `size_bytes` and `keys` as in `to_arrow`; `row_count`, of all its
         references together; `sequence`, 0 where an older version noted none; and `updated`, when a
@@ -206,22 +216,17 @@ class FileReferences:
         else:
             asked = (each for name in names for each in self.references_to(name))
             rows = pa.Table.from_batches([file_rows_batch(asked, {})])
-        rows = rows.filter(pc.is_valid(rows["partition_id"]))
-        columns = ["filename", "size_bytes", "keys", "row_count", "sequence", "updated"]
-        whole = rows.filter(rows["whole_file"]).select(columns)
-        parts = rows.filter(pc.invert(rows["whole_file"]))
-        if parts.num_rows:
-            grouped = parts.group_by("filename").aggregate(
-                [("row_count", "sum")] + [(name, "max") for name in columns if name not in _ONCE]
-            )
-            named = {f"{name}_max": name for name in columns} | {"row_count_sum": "row_count"}
-            plain = [named.get(name, name) for name in grouped.column_names]
-            united = grouped.rename_columns(plain).select(columns).cast(whole.schema)
-        else:
-            united = whole.slice(0, 0)
-        files = pa.concat_tables([whole, united])
-        files = files.set_column(4, "sequence", pc.coalesce(files["sequence"], 0))
-        return files.sort_by([("sequence", "ascending"), ("filename", "ascending")])
+        is_whole = pc.and_(pc.is_valid(rows["partition_id"]), rows["whole_file"])
+        is_part = pc.and_not(pc.is_valid(rows["partition_id"]), rows["whole_file"])
+        rows = rows.select(_OF_FILES)
+        parts = [rows if pc.all(is_whole).as_py() else rows.filter(is_whole)]
+        if pc.any(is_part).as_py():
+            parts.append(_united(rows.filter(is_part)))
+        files = pa.concat_tables(parts)
+        del rows, parts  # a table of a million files is large
+        place = files.schema.get_field_index("sequence")
+        files = files.set_column(place, "sequence", pc.coalesce(files["sequence"], 0))
+        return files.take(pc.sort_indices(files["sequence"]))
 
     def partly_referenced(self) -> list[str]:
         """Return the files that no reference has as a whole, by name. It reads every reference."""

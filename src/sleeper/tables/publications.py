@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sleeper.engine.published.delta import DeltaLog
+from sleeper.engine.published.iceberg import IcebergLog
 from sleeper.engine.published.versions import PublishedLog, PublishedVersion
 from sleeper.errors import DataDamaged, StorageFailed, VersionNotFound
 from sleeper.model import paths
@@ -33,7 +34,10 @@ from sleeper.state.plans.publish import (
 from sleeper.state.state_store import StateStore
 from sleeper.tables.open_table import OpenTable
 
-LOGS: Final[Mapping[PublishedFormat, Callable[[Objects], PublishedLog]]] = {"delta": DeltaLog}
+LOGS: Final[Mapping[PublishedFormat, Callable[[Objects], PublishedLog]]] = {
+    "delta": DeltaLog,
+    "iceberg": IcebergLog,
+}
 """Opens the versions of a table in each format, given the table's folder."""
 
 _FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -169,7 +169,7 @@ def check_publishable(table: OpenTable, name: PublishedFormat) -> None:
     reason = is_unpublishable(table.reader.processing)
     if reason is not None:
         raise BadRequest(f"table {table.name!r} cannot be published: {reason}")
-    fields = delta.unpublishable_fields(table.schema)
+    fields = delta.unpublishable_fields(table.schema) if name == "delta" else []
     if fields:
         raise BadRequest(f"table {table.name!r} cannot be published as {name}: {'; '.join(fields)}")
 
@@ -197,6 +197,8 @@ def _published(table: OpenTable, name: PublishedFormat) -> PublishResult | None:
     change = _change(table, head.state, last, log)
     is_same = not change.added.num_rows and not len(change.removed)
     if last is not None and is_same and last.version.described == log.described_by(about):
+        if last.files is None:
+            log.complete(last.version)
         table.published[name] = known = LastPublished(last.version, head.state.files)
         return _told(table, name, known, newest, head.obstacles)
     note = NotedPublication(
@@ -332,7 +334,7 @@ def _change(
     """Return what is to be published: the difference to what was published last."""
     assert state.at is not None
     files = state.files
-    sized = partial(_with_sizes, table)
+    sized, everything = partial(_with_sizes, table), None
     if last is not None and last.files is not None:
         pairs, _ = files.touched_since(last.files)
         touched = {filename for filename, _ in pairs}
@@ -343,15 +345,18 @@ def _change(
         removed = gone["filename"].combine_chunks()
         totals = _plus(_plus(last.version.totals, _totals(added), 1), _totals(gone), -1)
     else:
-        added = sized(files.data_files())
+        names = removed = pa.array([], pa.large_string())
+        if last is not None:
+            names = log.names(last.version)
+        everything = added = sized(files.data_files())
         totals = _totals(added)
-        names = pa.array([], pa.large_string()) if last is None else log.names(last.version)
-        removed = names.filter(pc.invert(pc.is_in(names, value_set=added["filename"])))
-        added = added.filter(pc.invert(pc.is_in(added["filename"], value_set=names)))
+        if last is not None:
+            removed = names.filter(pc.invert(pc.is_in(names, value_set=added["filename"])))
+            added = added.filter(pc.invert(pc.is_in(added["filename"], value_set=names)))
     return NewVersion(
         transaction=state.number,
         at=state.at,
-        files=lambda: sized(files.data_files()),
+        files=lambda: sized(files.data_files()) if everything is None else everything,
         added=added,
         removed=removed,
         totals=totals,

@@ -637,7 +637,7 @@ class Table(TableHandle, WholeTable):
         compactions of two leaves that share a file.
 
         Args:
-            as_: The format: "delta".
+            as_: The format: "delta" or "iceberg".
             make_clean: Compact first what stands in the way of publishing the newest version, and
                 nothing else.
 

@@ -200,6 +200,15 @@ def _quoted(names: pa.Array) -> pa.Array:
     return pc.replace_with_mask(names, pc.invert(good), pa.array(others, pa.large_string()))
 
 
+def _unquoted(paths: pa.Array) -> pa.Array:
+    """Return the names that Delta's paths mean."""
+    quoted = pc.match_substring(paths, "%")
+    if not pc.any(quoted).as_py():
+        return paths
+    names = [unquote(path) for path in paths.filter(quoted).to_pylist()]
+    return pc.replace_with_mask(paths, quoted, pa.array(names, pa.large_string()))
+
+
 def _stats(rows: pa.Array, bounds: KeyBounds | None, schema: Schema) -> pa.Array:
     """Return the JSON of statistics: rows, bounds of the first key, and that keys are not null."""
     no_nulls = json.dumps({field.name: 0 for field in schema.keys}, ensure_ascii=True)
@@ -322,27 +331,22 @@ class DeltaLog:
     def names(self, version: PublishedVersion) -> pa.Array:
         """Return the names of the data files of a version, in any order."""
         base = self._checkpoint_before(version.version)
-        found: dict[str, None] = {}
-        if base >= 0:
-            checkpoint = self._files.read(_checkpoint_key(base)) or b""
-            stored = pq.ParquetFile(pa.BufferReader(checkpoint))
-            adds = stored.read(columns=["add.path"])["add"]
-            paths = pc.drop_null(pc.struct_field(adds.combine_chunks(), "path"))
-            found = dict.fromkeys(paths.to_pylist())
+        is_there: dict[str, bool] = {}
         for number in range(base + 1, version.version + 1):
-            body = self._files.read(_key(number))
-            if body is None:
-                raise DataDamaged(
-                    f"{_key(number)} is missing: something else deleted from the published table. "
-                    "Unpublish it, and publish it again."
-                )
-            for line in body.splitlines():
+            for line in self._body(_key(number)).splitlines():
                 action = json.loads(line)
-                if "add" in action:
-                    found[action["add"]["path"]] = None
-                elif "remove" in action:
-                    found.pop(action["remove"]["path"], None)
-        return pa.array([unquote(path) for path in found], pa.large_string())
+                for kind in ("add", "remove"):
+                    if kind in action:
+                        is_there[action[kind]["path"]] = kind == "add"
+        later = pa.array([path for path, added in is_there.items() if added], pa.large_string())
+        if base < 0:
+            return _unquoted(later)
+        stored = pq.ParquetFile(pa.BufferReader(self._body(_checkpoint_key(base))))
+        adds = stored.read(columns=["add.path"])["add"].combine_chunks()
+        paths = pc.drop_null(pc.struct_field(adds, "path")).cast(pa.large_string())
+        touched = pa.array(is_there, pa.large_string())
+        paths = paths.filter(pc.invert(pc.is_in(paths, value_set=touched)))
+        return _unquoted(pa.concat_arrays([paths, later]))
 
     def publish(
         self, table: PublishedTable, before: PublishedVersion | None, new: NewVersion
@@ -381,6 +385,9 @@ class DeltaLog:
     def is_there(self, version: PublishedVersion) -> bool:
         """Return whether a version is stored."""
         return self._files.stored_at(_key(version.version)) is not None
+
+    def complete(self, version: PublishedVersion) -> None:
+        """Do nothing: the entry is all that a version needs."""
 
     def versions(self) -> list[StoredVersion]:
         """Return the versions that can be opened, the oldest first."""
@@ -439,6 +446,15 @@ class DeltaLog:
                 writer.write_table(_checkpoint_rows(texts))
         told = {"version": version, "size": files.num_rows + len(heads)}
         self._files.put(_LAST_CHECKPOINT, json.dumps(told).encode())
+
+    def _body(self, key: str) -> bytes:
+        body = self._files.read(key)
+        if body is None:
+            raise DataDamaged(
+                f"{key} is missing: something else deleted from the published table. Unpublish it, "
+                "and publish it again."
+            )
+        return body
 
     def _last_checkpoint(self) -> int:
         body = self._files.read(_LAST_CHECKPOINT)

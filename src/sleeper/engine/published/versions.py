@@ -117,6 +117,10 @@ class PublishedLog(Protocol):
         """Return whether a version is stored."""
         ...
 
+    def complete(self, version: PublishedVersion) -> None:
+        """Write what a publisher that was killed left out of the newest version."""
+        ...
+
     def versions(self) -> list[StoredVersion]:
         """Return the versions that can be opened, the oldest first."""
         ...

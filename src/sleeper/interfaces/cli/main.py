@@ -34,7 +34,7 @@ _COMMANDS = {
     "history": "Show what the transactions of a table did.",
     "sql": "Run SQL that reads tables.",
     "export": "Write rows to Parquet files, in key order.",
-    "publish": "Let other engines read a table in place, as Delta.",
+    "publish": "Let other engines read a table in place, as Delta or Iceberg.",
     "unpublish": "Remove what other engines read a table by.",
     "compact": "Merge files, so that queries read fewer.",
     "split": "Split large leaf partitions.",

@@ -13,7 +13,9 @@ from sleeper.tables.table import Table
 
 
 @click.command()
-@click.option("--as", "as_", metavar="FORMAT", help="delta; without it, show what is published.")
+@click.option(
+    "--as", "as_", metavar="FORMAT", help="delta or iceberg; without it, show what is published."
+)
 @click.option(
     "--make-clean", is_flag=True, help="Compact first the files that stand in the way, no others."
 )
@@ -29,6 +31,7 @@ def publish(opened: Table, *, as_: str | None, make_clean: bool, as_json: bool) 
     \b
     Examples:
         sleeper publish flights --as delta
+        sleeper publish flights --as iceberg --make-clean
         sleeper publish flights
     """
     if as_ is None:

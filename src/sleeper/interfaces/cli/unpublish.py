@@ -10,7 +10,7 @@ from sleeper.tables.table import Table
 
 
 @click.command()
-@click.option("--as", "as_", metavar="FORMAT", required=True, help="delta.")
+@click.option("--as", "as_", metavar="FORMAT", required=True, help="delta or iceberg.")
 @on_table
 def unpublish(opened: Table, *, as_: str, as_json: bool) -> None:
     """Remove what other engines read TABLE by. Rows and data files stay.

@@ -248,7 +248,9 @@ class CompactBody(Body):
 class UnpublishBody(Body):
     """A format that a table is published in."""
 
-    as_: Annotated[str, Field(alias="as", description="The format: delta.", examples=["delta"])]
+    as_: Annotated[
+        str, Field(alias="as", description="The format: delta or iceberg.", examples=["delta"])
+    ]
 
 
 class PublishBody(UnpublishBody):

@@ -19,7 +19,7 @@ from sleeper.model.known_properties.value_kinds import (
     setting,
 )
 
-FORMATS: Final = list_of(one_of("delta"), "a comma separated list of delta")
+FORMATS: Final = list_of(one_of("delta", "iceberg"), "a comma separated list of delta and iceberg")
 STRATEGY: Final = class_of("SizeRatioCompactionStrategy", "BasicCompactionStrategy")
 
 
@@ -103,7 +103,7 @@ class PublishProperties:
         "table.publish.formats",
         None,
         FORMATS,
-        "Formats in which background work publishes the table for other engines: delta.",
+        "Formats in which background work publishes the table for other engines: delta, iceberg.",
         since="ours",
     )
     after_commits: int = setting(
