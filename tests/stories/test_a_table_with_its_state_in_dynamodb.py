@@ -1,4 +1,4 @@
-"""A table whose state is in DynamoDB: its whole life, and what its state store does not take."""
+"""A table whose state is in DynamoDB: its whole life, and what its state store does not keep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 import sleeper
 from sleeper.errors import (
-    CommitTooLarge,
     ObjectNotFound,
     PropertiesInvalid,
     TableAlreadyExists,
@@ -110,22 +109,25 @@ def test_a_compaction_has_as_many_inputs_as_a_commit_may_replace(instance):
     assert keys_of(table) == [*range(60)]
 
 
-def test_what_a_commit_cannot_hold_is_refused_with_what_to_do(instance):
-    """Given an ingest or a reinitialisation of too many, then nothing changes."""
+@pytest.mark.parametrize("leaves", [50, 130])
+def test_an_import_and_a_reinitialisation_may_be_larger_than_a_transaction(instance, leaves):
+    """A file for each leaf, and then none, with other partitions: each is one commit."""
     properties = {STORE: "sleeper.statestore.dynamodb.DynamoDBStateStore"}
     properties["sleeper.table.ingest.file.writing.strategy"] = "one_file_per_leaf"
     narrow = instance.create_table(
-        "narrow", SCHEMA, row_keys=["n"], split_points=[*range(1, 50)], properties=properties
+        "narrow", SCHEMA, row_keys=["n"], split_points=[*range(1, leaves)], properties=properties
     )
-    with pytest.raises(CommitTooLarge, match="a file for each leaf that gets many rows"):
-        narrow.ingest(rows(*range(50)))
-    narrow.ingest(rows(*range(40)), job_id="some")
-    narrow.ingest(rows(*range(40, 50)), job_id="others")
-    with pytest.raises(CommitTooLarge, match="Delete the table and create it again"):
-        narrow.reinitialise()
+    other = sleeper.connect(instance.url).table("narrow")
 
-    assert [each.name for each in instance.tables()] == ["narrow", "numbers"]
-    assert keys_of(narrow) == [*range(50)]
+    assert narrow.ingest(rows(*range(leaves)), job_id="all").transaction == 2
+    assert len(other.state().references()) == leaves
+    assert other.ingest(rows(*range(leaves)), job_id="all").already_committed
+    assert keys_of(other) == [*range(leaves)]
+    assert other.reinitialise(split_points=[*range(0, 10 * leaves, 10)]) == 3
+    assert keys_of(narrow) == []
+    assert len([*narrow.state().tree.leaves()]) == leaves + 1
+    assert narrow.ingest(rows(7), job_id="all").transaction == 4
+    assert keys_of(other) == [7]
 
 
 @pytest.mark.parametrize("split_points", [48, 49, 50, 59, 260])
@@ -157,11 +159,11 @@ def test_a_new_table_has_any_number_of_leaves(instance, split_points):
         table.count()
 
 
-def test_few_rows_of_many_leaves_are_committed_as_one_file(instance):
+@pytest.mark.parametrize("leaves", [97, 98])
+def test_few_rows_of_many_leaves_are_committed_as_one_file(instance, leaves):
     """Rows of 97 leaves in a file that they share are 97 references, a file and a job: 99 items.
 
-    Given a table of 120 leaves, which only a state store without limit can create, then an ingest
-    into 97 of them is committed, and one into 98 is refused whole.
+    Given a table whose state was moved here, then one leaf more is one commit as well.
     """
     properties = {
         "sleeper.table.ingest.file.writing.strategy": "one_reference_per_leaf",
@@ -173,11 +175,9 @@ def test_few_rows_of_many_leaves_are_committed_as_one_file(instance):
     table.ingest(rows(*range(60)), job_id="before the move")
     table.migrate_state("DynamoDBStateStore")
 
-    table.ingest(rows(*range(97)), job_id="fits")
-    with pytest.raises(CommitTooLarge, match=r"shared file .* a reference for each leaf"):
-        table.ingest(rows(*range(98)), job_id="does not fit")
+    table.ingest(rows(*range(leaves)), job_id="after the move")
 
-    assert sorted(keys_of(table)) == sorted([*range(60), *range(97)])
+    assert sorted(keys_of(table)) == sorted([*range(60), *range(leaves)])
     assert len({each.filename for each in table.state().references()}) == 2
 
 

@@ -10,8 +10,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from sleeper.model.files import FileReference
-from sleeper.model.partitions import PartitionTree
-from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import Claim
 
 Item = TypeVar("Item")
@@ -58,14 +56,6 @@ def merge_changes(lower: Sequence[FileReference], upper: Sequence[FileReference]
     names = [{ref.filename for ref in side} for side in (lower, upper)]
     both, either = names[0] & names[1], names[0] | names[1]
     return _OF_A_MERGE + len(lower) + len(upper) + len(either) + len(both)
-
-
-def clear_changes(state: TableState, new: PartitionTree) -> int:
-    """Return how many changes it is to remove all files of a table, and replace its partitions."""
-    tree = state.partitions
-    old = len(tree) + len(tree.merged) if tree else 0
-    files = state.files.reference_count + state.files.file_count
-    return files + len(state.claims) + old + len(new)
 
 
 def in_groups(

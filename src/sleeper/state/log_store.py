@@ -207,7 +207,9 @@ class TransactionLogStateStore:
         """Commit one transaction (see the interface)."""
         return self.commit_group((transaction,)).of_one()
 
-    def commit_group(self, transactions: Sequence[Transaction]) -> GroupResult:
+    def commit_group(
+        self, transactions: Sequence[Transaction], *, together: bool = False
+    ) -> GroupResult:
         """Commit transactions that are not refused in one entry; write a snapshot if it is due."""
         author = author_now(self._user)
         transactions = [each.signed(author) for each in transactions]

@@ -210,7 +210,9 @@ class RevisionStateStore:
         """Commit one transaction (see the interface)."""
         return self.commit_group((transaction,)).of_one()
 
-    def commit_group(self, transactions: Sequence[Transaction]) -> GroupResult:
+    def commit_group(
+        self, transactions: Sequence[Transaction], *, together: bool = False
+    ) -> GroupResult:
         """Commit transactions that are not refused: in one entry, or more where one is too small.
 
         Raises:
@@ -218,7 +220,7 @@ class RevisionStateStore:
         """
         with self._committing:
             begun_s = self._ticks_s()
-            done = self._commit_next(transactions)
+            done = self._commit_next(transactions, together=together)
             refusals = done.refusals
             while len(refusals) < len(transactions):
                 with _partly_committed():
@@ -227,7 +229,9 @@ class RevisionStateStore:
             self.commit_s = self._ticks_s() - begun_s
             return GroupResult(done.state, refusals)
 
-    def _commit_next(self, transactions: Sequence[Transaction]) -> GroupResult:
+    def _commit_next(
+        self, transactions: Sequence[Transaction], *, together: bool = False
+    ) -> GroupResult:
         """Commit as many transactions as fit in one entry; the result has refusals for those."""
         slot = _Slot(self._revisions, self._refreshed)
 
@@ -241,7 +245,9 @@ class RevisionStateStore:
             if not known.state.schemas:
                 first = SetSchema(schema_id=known.state.schema_id, schema=self._schema.as_stored())
                 following = first.fold(following, at)
-            applied = self._apply_fitting(transactions, known.state, following, at)
+            applied = self._apply_fitting(
+                transactions, known.state, following, at, together=together
+            )
             if not applied.has_changes:
                 unchanged = GroupResult(known.state, applied.refusals)
                 return NextEntry(following.number, None, unchanged)
@@ -270,8 +276,12 @@ class RevisionStateStore:
         known: TableState,
         following: TableState,
         at: datetime,
+        *,
+        together: bool,
     ) -> _Applied:
         """Apply transactions in order until one does not fit beside those before it.
+
+        If all are to be committed together, none of them is then.
 
         Raises:
             BadRequest: one has a value that no store can keep.
@@ -285,6 +295,9 @@ class RevisionStateStore:
                 refusals.append(refusal)
                 continue
             if applied is not state and not self._revisions.fits(known, applied):
+                if together:
+                    refused = (self._too_large(transaction),) * len(transactions)
+                    return _Applied(known, refused, has_changes=False)
                 if accepted:
                     break
                 refusals.append(self._too_large(transaction))

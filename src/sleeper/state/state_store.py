@@ -90,10 +90,11 @@ class StateStore(Protocol):
 
     @property
     def changes_max(self) -> int | None:
-        """How many changes one commit may make; None for any number.
+        """How many changes one request to the storage makes; None for any number.
 
         Each reference, tracked file, partition, merged leaf, job and claim that a commit adds,
-        alters or removes is one change. Larger commits are refused by CommitTooLarge.
+        alters or removes is one change. Plans keep to it, as a larger commit takes many requests,
+        or is refused by CommitTooLarge.
         """
         ...
 
@@ -173,11 +174,17 @@ class StateStore(Protocol):
         """
         ...
 
-    def commit_group(self, transactions: Sequence[Transaction]) -> GroupResult:
+    def commit_group(
+        self, transactions: Sequence[Transaction], *, together: bool = False
+    ) -> GroupResult:
         """Commit all transactions that are not refused, in order, in one entry.
 
         A store that takes only so much at once commits them in several entries, where one is too
         small for all.
+
+        Args:
+            transactions: The transactions.
+            together: Whether one entry has to hold them all: else all are refused (CommitTooLarge).
 
         Raises:
             CommitContended, StorageFailed: nothing was written; try again.

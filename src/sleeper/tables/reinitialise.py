@@ -7,11 +7,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from sleeper.errors import CommitTooLarge, PropertiesInvalid
+from sleeper.errors import PropertiesInvalid
 from sleeper.model import paths
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.tables import SCHEMA
-from sleeper.state.commit_changes import clear_changes
 from sleeper.state.transactions.files import ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.tables.open_table import OpenTable
@@ -35,9 +34,7 @@ def reinitialise(table: OpenTable, split_points: Sequence[Any] | None) -> int:
         tree = tree_from_split_points(table.schema, split_points, new_id=table.context.new_id)
         transactions.append(InitialisePartitions(partitions=tuple(tree.partitions.values())))
     before = store.refresh()
-    if split_points is not None and store.changes_max is not None:
-        _check_fits(clear_changes(before, tree), store.changes_max)
-    committed = store.commit_group(transactions)
+    committed = store.commit_group(transactions, together=True)
     for refusal in committed.refusals:
         if refusal is not None:
             raise refusal
@@ -59,14 +56,4 @@ def _check_schema_unedited(table: OpenTable) -> None:
                 "Make a new table with the other schema instead. To remove all rows and keep the "
                 "schema, delete that file first; the next change of a property writes it again."
             }
-        )
-
-
-def _check_fits(changes: int, changes_max: int) -> None:
-    """Check that rows are not removed without new partitions."""
-    if changes > changes_max:
-        raise CommitTooLarge(
-            f"the table cannot be emptied and get new partitions at once: these are {changes} "
-            f"changes, and its state store takes {changes_max} in one commit. Nothing was changed. "
-            "Delete the table and create it again, or reinitialise it without split points."
         )

@@ -613,18 +613,25 @@ class TestItems:
             tree = tree_from_split_points(schema, points, new_id=lambda: next(ids))
             return InitialisePartitions(partitions=tuple(tree.partitions.values()))
 
-        with pytest.raises(CommitTooLarge, match=r"3\.5 MB"):
+        with pytest.raises(CommitTooLarge, match=r"380 KB each, and 10 MB together"):
             store.commit(partitions("a" * 400_000))
-        with pytest.raises(CommitTooLarge):
-            store.commit(partitions(*(letter * 60_000 for letter in "abcdefghijklmnopqrstu")))
-        assert store.commit(partitions("a" * 100_000)).number == 1
+        many = partitions(*(letter * 60_000 for letter in "abcdefghijklmnopqrstu"))
+        asked, state = world.asked(lambda: store.commit(many))
 
-    def test_as_many_changes_as_fit_are_committed_and_no_more(self, world, store):
+        assert asked[WRITE] > 2  # 5 MB
+        assert state.number == 1
+        assert len(world.store(schema=schema).refresh().tree) == 43
+
+    def test_as_many_changes_as_fit_are_one_transaction(self, world, store):
         """A reference and a file for each, one job, and the revision item: 100."""
         most = [ref(f"f{n}") for n in range(49)]
 
-        with pytest.raises(CommitTooLarge, match="at most 99"):
-            store.commit(AddFiles(references=(*most, ref("one-more")), job=job("j")))
-        store.commit(AddFiles(references=tuple(most), job=job("j")))
+        asked, _ = world.asked(lambda: store.commit(AddFiles(references=tuple(most), job=job("j"))))
+        store.commit(ClearFiles())
+        more, _ = world.asked(
+            lambda: store.commit(AddFiles(references=(*most, ref("one-more")), job=job("k")))
+        )
 
-        assert len(world.store().refresh().references()) == 49
+        assert asked == {"GetItem": 1, WRITE: 1}
+        assert more[WRITE] > 1
+        assert len(world.store().refresh().references()) == 50

@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sleeper.model.files import ClaimOwner
-from sleeper.model.partitions import PartitionTree
 from sleeper.state.commit_changes import (
     claim_changes,
     claim_groups,
-    clear_changes,
     in_groups,
     inputs_max,
     merge_changes,
@@ -22,16 +20,15 @@ from sleeper.state.transactions.files import (
     AddFiles,
     Claim,
     ClaimFiles,
-    ClearFiles,
     ReferencePush,
     ReleaseClaims,
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.transactions.partitions import InitialisePartitions, MergePartitions
+from sleeper.state.transactions.partitions import MergePartitions
 from tests.soak import tries
 from tests.unit.state.any_steps import Steps, entry
-from tests.unit.state.small_tables import NOON, ROOT, after, part, ref, two_leaves
+from tests.unit.state.small_tables import NOON, after, part, ref, two_leaves
 
 OWNER = ClaimOwner(host="there", pid=1, worker_id="w")
 
@@ -75,7 +72,7 @@ def test_a_push_is_counted():
     assert push_changes(parts_max(99)) == 99
 
 
-def test_a_merge_and_a_clear_are_counted():
+def test_a_merge_is_counted():
     """A file that both leaves reference is one file afterwards."""
     state = after(two_leaves(), AddFiles(references=(ref("a"), ref("b", "L"), ref("c", "R"))))
     into = (part("a", "L"), part("a", "R"))
@@ -83,16 +80,9 @@ def test_a_merge_and_a_clear_are_counted():
     state = after(state, SplitFileReferences(pushes=(push,)))
     sides = [state.files.references_on(leaf) for leaf in ("L", "R")]
 
-    made, merged = changes(state, MergePartitions(parent_id="root", child_ids=("L", "R")))
-    cleared, _ = changes(
-        merged,
-        ClearFiles(),
-        InitialisePartitions(partitions=tuple(two_leaves().tree.partitions.values())),
-    )
+    made, _ = changes(state, MergePartitions(parent_id="root", child_ids=("L", "R")))
 
     assert made == merge_changes(*sides)
-    assert cleared <= clear_changes(merged, two_leaves().tree)
-    assert clear_changes(merged, PartitionTree.of([ROOT])) == 3 + 3 + 1 + 2 + 1
 
 
 @settings(max_examples=tries(10, soak=1_000))

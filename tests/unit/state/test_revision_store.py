@@ -201,6 +201,16 @@ class TestLimits:
         assert kinds == [none, none, CommitTooLarge, FileAlreadyExists, none, none]
         assert (done.state.number, names(done.state)) == (4, ["a", "b", "f", "g", "h"])
 
+    @pytest.mark.parametrize("group", [[add("a"), add("b", "c")], [add("a", "b"), add("c")]])
+    def test_a_group_that_belongs_together_is_refused_whole(self, store, group):
+        """If one revision cannot hold it, though each of its transactions would fit alone."""
+        done = store.commit_group(group, together=True)
+
+        assert [type(each) for each in done.refusals] == [CommitTooLarge] * 2
+        assert done.state.number == 1
+        assert names(store.refresh()) == []
+        assert store.commit_group([add("a"), add("b")], together=True).state.number == 2
+
     def test_a_failure_between_two_of_them_leaves_it_unknown(self, store, revisions):
         """Because some transactions are there."""
         answer, calls = revisions.refresh, count()

@@ -78,8 +78,8 @@ BUGS = (
         name="readers-without-a-second-look",
         breaks="What is read of a state in items, while others commit, is parts of two states.",
         module="storage/aws/state/dynamo_revisions.py",
-        right="            if again is not None and is_same_commit(item, again):\n",
-        wrong="            if again is not None:\n",
+        right=" and again is not None and is_same_commit(item, again):\n",
+        wrong=" and again is not None:\n",
         tests=("tests/contracts/state/test_overtaken_readers.py",),
     ),
     Bug(

@@ -8,11 +8,61 @@ TROUBLE = ("tests/contracts/state/test_dynamodb_items_trouble.py",)
 DIFFERENCES = ("tests/unit/state/test_state_difference.py",)
 ITEMS = ("tests/unit/storage/test_state_items.py",)
 SIZES = ("tests/unit/state/test_commit_changes.py",)
+LARGE = ("tests/contracts/state/test_large_dynamodb_commits.py",)
+STAGED = "storage/aws/state/staged_commit.py"
 SMALL = ("tests/unit/tables/test_small_commits.py",)
 
 REVISIONS = "storage/aws/state/dynamo_revisions.py"
 
 BUGS = (
+    Bug(
+        name="staged-commit-not-ended-first",
+        breaks="A commit follows one whose changes are not in the items, and is refused for ever.",
+        module=REVISIONS,
+        right="        self._staged.finish(self._newest)\n",
+        wrong="",
+        tests=LARGE,
+    ),
+    Bug(
+        name="slow-writer-goes-on",
+        breaks="A writer that was suspended writes changes of a commit that others have ended.",
+        module=STAGED,
+        right="            if self._tables.write_together([group], guard) is None:\n",
+        wrong="            if self._tables.write_together([group]) is None:\n",
+        tests=LARGE,
+    ),
+    Bug(
+        name="staged-changes-not-read",
+        breaks="A reader sees only those changes of a large commit that are in the items.",
+        module=STAGED,
+        right="        changed = self._by_table.get(table.name, {})\n",
+        wrong="        changed: dict[str, Item | None] = {}\n",
+        tests=LARGE,
+    ),
+    Bug(
+        name="staged-changes-deleted-too-early",
+        breaks="What another process has staged for its next commit is deleted.",
+        module=STAGED,
+        right="<= self.before:\n            return False",
+        wrong="< self.before:\n            return False",
+        tests=LARGE,
+    ),
+    Bug(
+        name="commit-beside-a-staged-one",
+        breaks="A commit is made while changes of the one before are not in the items yet.",
+        module="storage/aws/state/newest_item.py",
+        right=' AND attribute_not_exists({_STAGED})"\n',
+        wrong='"\n',
+        tests=LARGE,
+    ),
+    Bug(
+        name="rows-removed-without-new-partitions",
+        breaks="A group that has to be one commit is committed in two.",
+        module="state/revision_store.py",
+        right="                if together:\n",
+        wrong="                if together and not accepted:\n",
+        tests=("tests/unit/state/test_revision_store.py",),
+    ),
     Bug(
         name="children-told-apart-wrongly",
         breaks="Children whose ids hold the joint of upstream's list come back as others.",
@@ -41,16 +91,16 @@ BUGS = (
         name="state-read-by-half",
         breaks="A reader does not notice a commit between two pages of items.",
         module=REVISIONS,
-        right="            if again is not None and is_same_commit(item, again):\n",
-        wrong="            if again is not None:\n",
+        right=" and again is not None and is_same_commit(item, again):\n",
+        wrong=" and again is not None:\n",
         tests=TROUBLE,
     ),
     Bug(
         name="revision-item-unconditional",
         breaks="A commit is made from a state that is no longer the newest.",
         module="storage/aws/state/newest_item.py",
-        right='        condition = "#0 = :number AND #1 = :commit"\n',
-        wrong='        condition = "#0 >= :number OR #1 = :commit"\n',
+        right='f"#0 = :number AND #1 = :commit AND',
+        wrong='f"(#0 >= :number OR #1 = :commit) AND',
         tests=TROUBLE,
     ),
     Bug(

@@ -54,7 +54,7 @@ class StateStoreProperties:
         "The state store. TransactionLogStateStore keeps the log beside the table's files; "
         "DynamoDBTransactionLogStateStore in DynamoDB, with snapshots beside the files; "
         "DynamoDBTransactionLogStateStoreNoSnapshots in DynamoDB alone. DynamoDBStateStore keeps "
-        "items in DynamoDB, without older versions, and changes at most 99 of them by a commit. "
+        "items in DynamoDB, without older versions, and changes 99 of them by a request. "
         "S3StateStore keeps whole states beside the table's files, and in DynamoDB which is the "
         "newest, and as_of reads the last ones. `sleeper table migrate-state` changes it.",
         editable=False,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from sleeper.errors import StorageFailed
 from sleeper.model.schema import Schema
@@ -121,16 +121,24 @@ def put_sizes(parts: Iterable[Item]) -> list[int]:
     return [item_bytes(part["Put"]["Item"]) for part in parts if "Put" in part]
 
 
+def part_key(part: Item) -> Item:
+    """Return what has the key of a part of a transaction: the key, or the whole item."""
+    [(_, request)] = part.items()
+    found: Item = request.get("Key") or request["Item"]
+    return found
+
+
 def part_text(part: Item) -> str:
     """Return table and key of a part of a transaction, for errors."""
     [(_, request)] = part.items()
-    keys: dict[str, Any] = request.get("Key") or request["Item"]
-    names = [name for name, _ in _table_of(request["TableName"]).key]
+    keys = part_key(part)
+    names = [name for name, _ in table_of(request["TableName"]).key]
     return f"{request['TableName']} " + ", ".join(f"{name}={keys[name]['S']!r}" for name in names)
 
 
-def _table_of(full_name: str) -> DynamoTable:
-    return next(each for each in ITEM_TABLES if full_name.endswith(each.name))
+def table_of(full_name: str) -> DynamoTable:
+    """Return the table of a state that has this full name."""
+    return next(each for each in ITEM_TABLES if full_name.endswith(f"-{each.name}"))
 
 
 # ---------------------------------------------------------------- readers that wait

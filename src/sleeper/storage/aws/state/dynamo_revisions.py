@@ -1,13 +1,14 @@
 """Keeps the state of a Sleeper table as items of DynamoDB: its `DynamoDBStateStore`.
 
-A commit is one transaction, with as many items as it changes. Each is conditional on the revision
-item, which says how many commits there were; readers compare it before and after they read.
+A commit is one transaction, with as many items as it changes, or several behind one (see
+`staged_commit`). Each is conditional on the revision item, which says how many commits there were;
+readers compare it before and after they read.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -21,7 +22,13 @@ from sleeper.state.state_difference import state_difference
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
-from sleeper.storage.aws.state.commit_parts import CommitParts, WaitingReaders, part_text, put_sizes
+from sleeper.storage.aws.state.commit_parts import (
+    CommitParts,
+    WaitingReaders,
+    part_key,
+    part_text,
+    put_sizes,
+)
 from sleeper.storage.aws.state.newest_item import (
     commit_id,
     history_of,
@@ -33,16 +40,17 @@ from sleeper.storage.aws.state.newest_item import (
     schemas_json,
 )
 from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
+from sleeper.storage.aws.state.staged_commit import BYTES_MAX, StagedCommits, StagedPiece, groups
 from sleeper.storage.aws.state.state_items import COMMITS, ITEM_TABLES, PARTITIONS, text
 
 logger = logging.getLogger(__name__)
 
 CHANGES_MAX: Final = WRITES_MAX - 1
-"""How many items a commit may change: Amazon's limit without the revision item."""
+"""How many items one transaction changes: Amazon's limit without the revision item."""
 
 _ITEM_BYTES_MAX = 380_000
-_BYTES_MAX = 3_500_000
-"""Of Amazon's 4 MB; the rest is for the revision item and for what is deleted."""
+_COMMIT_BYTES_MAX = 10_000_000
+"""About 15,000 files: whoever writes or reads the changes has all of them in memory."""
 _READS_MAX = 100
 _READS_BEFORE_ASKING = 2
 _PAUSES = 4
@@ -78,20 +86,23 @@ class DynamoStateRevisions:
         self._pause = pause
         self._readers = WaitingReaders(tables, table_id, new_id=new_id, pause=pause)
         self._parts = CommitParts(tables.name, table_id, schema)
+        self._staged = StagedCommits(tables, table_id)
+        self._newest: Item | None = None  # the newest revision item, when it was read last
+        self._pieces: list[StagedPiece] = []  # staged changes that there were then
         self._dropped: tuple[str, ...] = ()  # ids of jobs whose records may still be stored
         self._built: tuple[str, list[Item]] = ("", [])
 
     @property
     def changes_max(self) -> int | None:
-        """How many changes a commit may make."""
+        """How many changes one transaction makes; a commit of more takes several."""
         return CHANGES_MAX
 
     @property
     def limit(self) -> str | None:
         """What a commit may hold."""
         return (
-            f"DynamoDBStateStore changes at most {CHANGES_MAX} references, files, partitions, jobs "
-            "and claims by a commit, of 3.5 MB together, in one transaction of DynamoDB"
+            "DynamoDBStateStore takes references, files, partitions, jobs and claims of 380 KB "
+            f"each, and {_COMMIT_BYTES_MAX // 1_000_000} MB together, by a commit"
         )
 
     def refresh(self, known: Revision) -> Revision:
@@ -108,8 +119,8 @@ class DynamoStateRevisions:
                 self._readers.end(request)
                 history = history_of(item)
                 return known if history == known.history else replace(known, history=history)
-            found, again = self._read_items(), self._read_revision()
-            if again is not None and is_same_commit(item, again):
+            found, again = self._read_items(item), self._read_revision()
+            if found is not None and again is not None and is_same_commit(item, again):
                 self._readers.end(request)
                 return self._revision(again, *found)
             logger.info("reading the state of table %s again: it changed", self._table_id)
@@ -124,17 +135,16 @@ class DynamoStateRevisions:
         )
 
     def fits(self, before: TableState, after: TableState) -> bool:
-        """Return whether one transaction of DynamoDB can replace `before` by `after`."""
-        if abs(after.files.reference_count - before.files.reference_count) > CHANGES_MAX:
+        """Return whether one commit can replace `before` by `after`."""
+        if len(schemas_json(after.schemas)) > _ITEM_BYTES_MAX // 2:
             return False
-        found = state_difference(before, after)
-        if found.changes > CHANGES_MAX or len(schemas_json(after.schemas)) > _ITEM_BYTES_MAX // 2:
-            return False
-        sizes = put_sizes(self._parts.of(found, after))
-        return max(sizes, default=0) <= _ITEM_BYTES_MAX and sum(sizes) <= _BYTES_MAX
+        sizes = put_sizes(self._parts.of(state_difference(before, after), after))
+        return max(sizes, default=0) <= _ITEM_BYTES_MAX and sum(sizes) <= _COMMIT_BYTES_MAX
 
     def replace(self, before: Revision, after: Revision) -> bool:
-        """Make `after` the newest revision, in one transaction.
+        """Make `after` the newest revision, in one transaction or behind one.
+
+        What a writer has left undone before is done first.
 
         Raises:
             DataDamaged: an item is not as the last commit left it. Nothing was written.
@@ -146,6 +156,9 @@ class DynamoStateRevisions:
             self._built = (own_id, self._transaction(before, after))
         parts = self._built[1]
         self._readers.let_read(self._read_revision)
+        self._clear_up()
+        if _is_large(parts):
+            return self._replace_staged(before, after, parts[1:])
         refused = self._write(parts, own_id)
         if not refused:
             return True
@@ -157,6 +170,40 @@ class DynamoStateRevisions:
             "Nothing was written. Somebody else has changed them: restore the four tables from a "
             "backup."
         )
+
+    def _replace_staged(self, before: Revision, after: Revision, changes: list[Item]) -> bool:
+        """Store changes, commit them, and write them into the items."""
+        own_id = commit_id(after)
+        pieces = self._staged.pieces(before.state.number, own_id, changes)
+        for number, group in enumerate(groups(pieces, WRITES_MAX)):
+            self._write(group, f"{own_id} staged {number}")
+        update = revision_update(
+            self._tables.name(COMMITS),
+            self._table_id,
+            before,
+            after,
+            jobs_cleared=state_difference(before.state, after.state).jobs.cleared,
+            staged=len(pieces),
+        )
+        refused = self._write([update], own_id)
+        item = self._read_revision()
+        if refused:
+            own = [StagedPiece.of(part_key(each)) for each in pieces]
+            if item is not None:
+                self._tables.delete(COMMITS, [e.key for e in own if e.is_left_over(item)])
+            return False
+        try:
+            if item is not None:  # else the table is deleted
+                self._staged.finish(item)
+        except StorageFailed as error:
+            logger.warning(
+                "a commit to table %s is done, and the next writer has to write %d of its changes "
+                "into the table's items: %s",
+                self._table_id,
+                len(changes),
+                error,
+            )
+        return True
 
     def begin(self, first: Revision) -> None:
         """Write the items of a state in many transactions, and the revision item last.
@@ -171,7 +218,7 @@ class DynamoStateRevisions:
         table = self._tables.name(COMMITS)
         last = revision_update(table, self._table_id, Revision(), first, jobs_cleared=False)
         own_id = commit_id(first)
-        for number, group in enumerate([*_groups(parts), [last]]):
+        for number, group in enumerate([*groups(parts, WRITES_MAX), [last]]):
             if refused := self._write(group, f"{own_id} {number}"):
                 raise DataDamaged(
                     f"the state of table {self._table_id} was not moved to DynamoDB: "
@@ -237,6 +284,15 @@ class DynamoStateRevisions:
         self._dropped = tuple(dropped[max(room, 0) :])
         return parts + self._parts.dropped_jobs(dropped[: max(room, 0)])
 
+    def _clear_up(self) -> None:
+        """End the last commit, if its writer has not, and delete what never became one."""
+        if self._newest is None:
+            return
+        self._staged.finish(self._newest)
+        left = [each for each in self._pieces if each.is_left_over(self._newest)]
+        self._tables.delete(COMMITS, [each.key for each in left])
+        self._pieces = [each for each in self._pieces if each not in left]
+
     def _write(self, parts: list[Item], own_id: str) -> list[int]:
         name = f"{self._tables.name(COMMITS)} {self._table_id} {own_id}"
         token = sha256(name.encode()).hexdigest()[:36]
@@ -255,13 +311,18 @@ class DynamoStateRevisions:
     def _read_revision(self) -> Item | None:
         item = self._tables.get(COMMITS, revision_key(self._table_id))
         self._readers.note(item)
+        self._newest = item
         return item
 
-    def _read_items(self) -> tuple[FileReferences, OtherItems]:
+    def _read_items(self, revision: Item) -> tuple[FileReferences, OtherItems] | None:
+        """Read all items as they are after a commit; None if it is not the newest any more."""
         try:
+            staged = self._staged.read(revision)
+            if staged is None:
+                return None
             return (
-                read_files(self._tables, self._table_id),
-                read_others(self._tables, self._table_id, self._schema),
+                read_files(self._tables, self._table_id, staged),
+                read_others(self._tables, self._table_id, self._schema, staged),
             )
         except DataDamaged as error:
             raise self._damage(error) from error
@@ -306,6 +367,7 @@ class DynamoStateRevisions:
         except DataDamaged as error:
             raise self._damage(error) from error
         jobs, self._dropped = others.committed(found.jobs_after)
+        self._pieces = others.staged
         state = TableState(
             number=found.number,
             partitions=tree,
@@ -328,15 +390,6 @@ class DynamoStateRevisions:
         )
 
 
-def _groups(parts: list[Item]) -> Iterator[list[Item]]:
-    """Divide parts into groups that one transaction may hold."""
-    group: list[Item] = []
-    size_bytes = 0
-    for part, part_bytes in zip(parts, put_sizes(parts), strict=True):
-        if group and (len(group) == WRITES_MAX or size_bytes + part_bytes > _BYTES_MAX):
-            yield group
-            group, size_bytes = [], 0
-        group.append(part)
-        size_bytes += part_bytes
-    if group:
-        yield group
+def _is_large(parts: list[Item]) -> bool:
+    """Return whether one transaction cannot hold these parts."""
+    return len(parts) > WRITES_MAX or sum(put_sizes(parts)) > BYTES_MAX

@@ -19,7 +19,11 @@ from sleeper.storage.aws.state import revision_items
 from sleeper.storage.aws.state.dynamo_log import LOG
 from sleeper.storage.aws.state.state_items import COMMITS, text, text_of
 
+_STAGED_FORMAT = 100
+"""Is added to the format while changes are staged: earlier versions refuse the table then."""
+
 _ID = "revision"
+_STAGED = "Staged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +73,24 @@ def schemas_json(schemas: Any) -> str:
 
 
 def revision_update(
-    table: str, table_id: str, before: Revision, after: Revision, *, jobs_cleared: bool
+    table: str,
+    table_id: str,
+    before: Revision,
+    after: Revision,
+    *,
+    jobs_cleared: bool,
+    staged: int = 0,
 ) -> Item:
-    """Return the part of a transaction that makes `after` the newest revision after `before`."""
+    """Return the part of a transaction that makes `after` the newest revision after `before`.
+
+    Args:
+        table: The full name of the table of commits.
+        table_id: The Sleeper table.
+        before: The newest revision; none of its changes may be staged any more.
+        after: The next.
+        jobs_cleared: Whether the records of all jobs before end with it.
+        staged: In how many items its changes are stored, if they are not written together with it.
+    """
     state = after.state
     values = {
         "RevisionNumber": number(state.number),
@@ -80,20 +99,22 @@ def revision_update(
         "Schemas": {"S": schemas_json(state.schemas)},
         "ReferenceCount": number(state.files.reference_count),
         "PartitionCount": number(len(state.partitions) if state.partitions else 0),
-        "Format": number(state.format),
+        "Format": number(state.format + (_STAGED_FORMAT if staged else 0)),
     }
     for name, time in (("CommittedAt", state.at), ("SweptBefore", state.swept_before)):
         if time is not None:
             values[name] = {"S": time_to_json(time)}
     if state.moved is not None:
         values["Moved"] = text(json.dumps(move_to_json(state.moved)))
+    if staged:
+        values[_STAGED] = number(staged)
     if jobs_cleared:
         values["JobsAfter"] = number(before.state.number)
     names = {f"#{n}": name for n, name in enumerate(values)}
     given = {f":{n}": value for n, value in enumerate(values.values())}
     condition = "attribute_not_exists(TableId)"
     if before.state.number:
-        condition = "#0 = :number AND #1 = :commit"
+        condition = f"#0 = :number AND #1 = :commit AND attribute_not_exists({_STAGED})"
         given[":number"] = number(before.state.number)
         given[":commit"] = text(commit_id(before))
     return {
@@ -105,6 +126,38 @@ def revision_update(
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": given,
         }
+    }
+
+
+def staged_in(item: Item) -> int:
+    """Return in how many items the changes of the last commit are stored; 0 for none."""
+    return int(item[_STAGED]["N"]) if _STAGED in item else 0
+
+
+def still_staged(table: str, item: Item) -> Item:
+    """Return a part of a transaction that fails if the last commit is another, or is ended."""
+    return {"ConditionCheck": _of_staged(table, item)}
+
+
+def ended(table: str, item: Item) -> Item:
+    """Return a part of a transaction that ends a commit, once its staged changes are written."""
+    request = _of_staged(table, item)
+    request["UpdateExpression"] = f"SET #format = :format REMOVE {_STAGED}"
+    request["ExpressionAttributeNames"] = {"#format": "Format"}
+    request["ExpressionAttributeValues"][":format"] = number(_format_of(item))
+    return {"Update": request}
+
+
+def _format_of(item: Item) -> int:
+    return int(item["Format"]["N"]) - (_STAGED_FORMAT if staged_in(item) else 0)
+
+
+def _of_staged(table: str, item: Item) -> Item:
+    return {
+        "TableName": table,
+        "Key": {name: item[name] for name, _ in COMMITS.key},
+        "ConditionExpression": f"CommitId = :commit AND attribute_exists({_STAGED})",
+        "ExpressionAttributeValues": {":commit": item["CommitId"]},
     }
 
 
@@ -137,7 +190,7 @@ def parse_revision(item: Item) -> RevisionItem:
         DataDamaged: it is damaged.
     """
     try:
-        if (found := int(item["Format"]["N"])) > max(FORMATS):
+        if (found := _format_of(item)) > max(FORMATS):
             raise FormatTooNew(
                 f"the state has format {found}; this Sleeper reads formats up to {max(FORMATS)}. "
                 "Upgrade Sleeper to read this table."

@@ -22,6 +22,7 @@ from sleeper.state.file_references import FileReferences
 from sleeper.state.reference_rows import SCHEMA, file_rows_batch
 from sleeper.state.table_state import CommittedJobs, JobRecord
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
+from sleeper.storage.aws.state.staged_commit import NOTHING_STAGED, StagedChanges, StagedPiece
 from sleeper.storage.aws.state.state_items import (
     CLAIM,
     COMMITS,
@@ -30,6 +31,7 @@ from sleeper.storage.aws.state.state_items import (
     MERGED,
     PARTITIONS,
     REFERENCES,
+    STAGED,
     claims_of,
     is_hashed,
     job_of,
@@ -53,6 +55,7 @@ class OtherItems:
     merged: list[tuple[int, str, str]] = field(default_factory=list)
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     claims: dict[str, ClaimRecord] = field(default_factory=dict)
+    staged: list[StagedPiece] = field(default_factory=list)
 
     def tree(self) -> PartitionTree | None:
         """Return the partition tree.
@@ -81,17 +84,25 @@ class OtherItems:
         return kept, tuple(name for name in self.jobs if kept.find(name) is None)
 
 
-def read_files(tables: DynamoTables, table_id: str) -> FileReferences:
+def read_files(
+    tables: DynamoTables, table_id: str, staged: StagedChanges = NOTHING_STAGED
+) -> FileReferences:
     """Read all references and unreferenced files of a table.
 
     Five thousand items are in memory at once, beside the columns.
+
+    Args:
+        tables: The instance's DynamoDB tables.
+        table_id: The Sleeper table.
+        staged: Changes of the last commit that are put over the items.
 
     Raises:
         DataDamaged: an item cannot be read.
     """
     of_table = {":table": text(table_id)}
     items = tables.query(REFERENCES, _OF_TABLE, of_table, ProjectionExpression=_READ)
-    held = pa.Table.from_batches(_batches(items, tables.name(REFERENCES)), _PLAIN)
+    newest = staged.over(REFERENCES, items)
+    held = pa.Table.from_batches(_batches(newest, tables.name(REFERENCES)), _PLAIN)
     order = pc.sort_indices(held, [("partition_id", "ascending"), ("filename", "ascending")])
     held = held.take(order).cast(SCHEMA)
     waiting = tables.query(
@@ -101,6 +112,7 @@ def read_files(tables: DynamoTables, table_id: str) -> FileReferences:
         FilterExpression="#references = :none",
         ExpressionAttributeNames={"#references": "References"},
     )
+    waiting = (each for each in staged.over(FILES, waiting) if each["References"] == {"N": "0"})
     unreferenced = dict(_each(waiting, waiting_file_of, tables.name(FILES), "FileName"))
     whole = pa.concat_tables([pa.Table.from_batches([file_rows_batch((), unreferenced)]), held])
     names = whole.column("filename")
@@ -112,8 +124,16 @@ def read_files(tables: DynamoTables, table_id: str) -> FileReferences:
         raise DataDamaged(str(error)) from error
 
 
-def read_others(tables: DynamoTables, table_id: str, schema: Schema) -> OtherItems:
+def read_others(
+    tables: DynamoTables, table_id: str, schema: Schema, staged: StagedChanges = NOTHING_STAGED
+) -> OtherItems:
     """Read partitions, committed jobs, claims and merged leaves of a table.
+
+    Args:
+        tables: The instance's DynamoDB tables.
+        table_id: The Sleeper table.
+        schema: Its schema.
+        staged: Changes of the last commit that are put over the items.
 
     Raises:
         DataDamaged: an item cannot be read.
@@ -122,7 +142,8 @@ def read_others(tables: DynamoTables, table_id: str, schema: Schema) -> OtherIte
     of_table = {":table": text(table_id)}
     items = tables.query(PARTITIONS, _OF_TABLE, of_table)
     read = partial(partition_of, schema=schema)
-    for partition in _each(items, read, tables.name(PARTITIONS), "PartitionId"):
+    newest = staged.over(PARTITIONS, items)
+    for partition in _each(newest, read, tables.name(PARTITIONS), "PartitionId"):
         found.partitions[partition.partition_id] = partition
 
     def sort_in(item: Item) -> None:
@@ -134,9 +155,11 @@ def read_others(tables: DynamoTables, table_id: str, schema: Schema) -> OtherIte
             found.claims.update(claims_of(item))
         elif key.startswith(MERGED):
             found.merged.append(merged_of(item))
+        elif key.startswith(STAGED):
+            found.staged.append(StagedPiece.of(item))
 
     items = tables.query(COMMITS, _OF_TABLE, of_table)
-    for _ in _each(items, sort_in, tables.name(COMMITS), "Id"):
+    for _ in _each(staged.over(COMMITS, items), sort_in, tables.name(COMMITS), "Id"):
         pass
     return found
 

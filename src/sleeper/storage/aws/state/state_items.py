@@ -4,7 +4,7 @@ References, files and partitions have the tables, keys and attributes of upstrea
 DynamoDBStateStore, and attributes of ours beside them, which its readers pass over. `FileDetails`
 of a reference has all of it as JSON, which alone is read, as boto3 takes as long for one attribute
 of an item as for any other. What upstream has not is in a table of its own: the revision item,
-committed jobs, claims and merged leaves.
+committed jobs, claims, merged leaves, and the changes of a commit that no single transaction holds.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ ITEM_TABLES: Final = (PARTITIONS, COMMITS, REFERENCES, FILES)
 JOB: Final = "job#"
 CLAIM: Final = "claim#"
 MERGED: Final = "merged#"
+STAGED: Final = "staged#"
 
 _BETWEEN_CHILDREN = "___"
 _KEY_BYTES_MAX = 1_024
@@ -244,6 +245,8 @@ def item_bytes(value: Any) -> int:
     """Return what an item or an attribute counts against Amazon's limits, or a little more."""
     if isinstance(value, str):
         return len(value.encode())
+    if isinstance(value, bytes):
+        return len(value)
     if isinstance(value, bool):
         return 1
     if isinstance(value, list):
