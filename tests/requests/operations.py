@@ -190,6 +190,19 @@ def _compact(world: World) -> Callable[[], Any]:
     return lambda: table.compact(all_files=True)
 
 
+def _publish(name: str, *, is_first: bool = False) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        made = f"published {time.monotonic_ns()}"
+        table = world.instance.create_table(made, SCHEMA, row_keys=["key"])
+        for number in range(1 if is_first else 2):
+            table.ingest(rows(range(number * 1_000, (number + 1) * 1_000)))
+            if number == 0 and not is_first:
+                table.publish(name)
+        return lambda: table.publish(name)
+
+    return prepare
+
+
 OPERATIONS: Final = (
     Operation(
         name="open an instance, a table and the first key",
@@ -344,6 +357,27 @@ OPERATIONS: Final = (
         prepare=_compact,
         requests=23,
         round_trips=19,
+        writes=5,
+    ),
+    Operation(
+        name="publishing a table as Delta for the first time",
+        prepare=_publish("delta", is_first=True),
+        requests=7,
+        round_trips=7,
+        writes=3,
+    ),
+    Operation(
+        name="publishing one commit more as Delta",
+        prepare=_publish("delta"),
+        requests=5,
+        round_trips=5,
+        writes=2,
+    ),
+    Operation(
+        name="publishing one commit more as Iceberg",
+        prepare=_publish("iceberg"),
+        requests=8,
+        round_trips=8,
         writes=5,
     ),
 )

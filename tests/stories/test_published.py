@@ -254,6 +254,19 @@ class TestKeys:
             found = pl.scan_delta(location).filter(pl.col("key") == wanted).collect()
             assert found.height == 2, value
 
+    def test_times_are_told_in_milliseconds_rounded_away_from_the_keys(self, instance):
+        """Some readers add a millisecond to the greatest time, others do not."""
+        schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
+        table = instance.create_table("t", schema, row_keys=["at"])
+        table.ingest([{"at": datetime(2026, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC), "n": 1}])
+
+        location = table.publish("delta").location
+
+        entry = Path(location, "_delta_log", f"{0:020}.json").read_text().splitlines()[-1]
+        stats = json.loads(json.loads(entry)["add"]["stats"])
+        assert stats["minValues"] == {"at": "2026-01-01T00:00:00.123Z"}
+        assert stats["maxValues"] == {"at": "2026-01-01T00:00:00.124Z"}
+
     def test_files_that_cannot_have_a_key_are_left_out(self, table):
         """Bounds come from the state alone, and delta-rs plans by them."""
         for first in (0, 100, 200):
@@ -414,6 +427,20 @@ class TestGarbage:
         table.compact(all_files=True)
 
         assert len(table.collect_garbage(force=True).deleted) == 1
+
+    def test_versions_whose_files_were_deleted_without_delay_are_passed_over(self, instance):
+        """Garbage collection without delay may have deleted files of a version just now."""
+        table = people(instance, aggregations="sum(n)")
+        table.ingest(rows(0, 10))
+        table.ingest(rows(5, 15))
+        table.compact(all_files=True)
+        assert len(table.collect_garbage(force=True).deleted) == 2
+        table.ingest(rows(0, 20))
+
+        done = table.publish("delta")
+
+        assert done.lag > 0
+        assert seen(done.location) == (15, sum(range(15)) + sum(range(5, 10)))
 
     def test_unpublishing_frees_what_was_kept_and_leaves_the_rows(self, table):
         """All that it wrote is removed (PUB-7)."""

@@ -109,7 +109,8 @@ def publish(table: OpenTable, as_: object, *, make_clean: bool = False) -> Publi
     for _ in range(_ATTEMPTS):
         done = _published(table, name)
         if done is not None:
-            table.undo_commit_if_deleted()
+            if done.version == 0:  # later versions look whether the one before is still there
+                table.undo_commit_if_deleted()
             return done
     raise CommitContended(
         f"other publishers were faster {_ATTEMPTS} times; table {table.name} is published by them"
@@ -321,7 +322,12 @@ def _versions_before(
     try:
         for number in range(first, newest.number + 1):
             state = states.of(number + 1) if number < newest.number else newest
-            if before is not None and state.at is not None and state.at > since:
+            is_late = state.at is None or state.at <= since
+            if (
+                before is not None
+                and not is_late
+                and not before.files.needs_more_than(newest.files)
+            ):
                 yield before
             before = state if state.files.reference_count else None
     except VersionNotFound:

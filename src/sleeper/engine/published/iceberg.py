@@ -303,7 +303,7 @@ class IcebergLog:
         import polars as pl  # noqa: PLC0415 - slow to import, and only this needs it
 
         found = [pa.array([], pa.large_string())]
-        for key in self._manifests(version.version).values():
+        for key, _ in self._manifests(_list_key(version)).values():
             paths = pl.read_avro(BytesIO(self._body(key)), columns=["data_file"]).to_series()
             texts = paths.struct.field("file_path").to_arrow().cast(pa.large_string())
             inside = pc.extract_regex(texts, r"(?P<name>data/[^/]+/[^/]+)$")
@@ -323,24 +323,24 @@ class IcebergLog:
             totals=new.totals,
         )
         try:
-            known = {} if before is None else self._manifests(before.version)
+            known = {} if before is None else self._manifests(_list_key(before))
         except DataDamaged:
             return None  # it was removed meanwhile
         listed, records = {}, []
         for part in _parts(new.files()):
             digest = _digest(table, part)
-            key = known.get(digest)
-            if key is None:
-                key = f"{FOLDER}{version.version + 1:09}-{digest}.avro"
-                self._files.put(key, _manifest(table, part))
-            listed[digest] = key
-            records.append(_listed(table, self._files.size(key), key, part, version))
-        key = _list_key(version.version + 1, new.transaction)
+            if (manifest := known.get(digest)) is None:
+                body = _manifest(table, part)
+                manifest = (f"{FOLDER}{version.version + 1:09}-{digest}.avro", len(body))
+                self._files.put(manifest[0], body)
+            listed[digest] = manifest
+            records.append(_listed(table, manifest, part, version))
+        key = _list_key(version)
         metadata = {"format-version": "2", "sleeper.manifests": json.dumps(listed)}
         encoded = pa.array(records, pa.large_binary())
         self._files.put(key, avro_file(_MANIFEST_FILE, metadata, encoded))
-        body = json.dumps(_metadata(table, version, new, f"{_path(table.url)}/{key}"))
-        if not self._files.create(_key(version.version), body.encode()):
+        told = json.dumps(_metadata(table, version, new, f"{_path(table.url)}/{key}"))
+        if not self._files.create(_key(version.version), told.encode()):
             return None
         try:
             self._files.put(_HINT, str(version.version + 1).encode())
@@ -393,7 +393,8 @@ class IcebergLog:
     def _objects_of(self, version: int) -> list[str]:
         """Return the list and the manifests of a version; none if it cannot be read any more."""
         try:
-            return [self._list_of(version), *self._manifests(version).values()]
+            listed = self._list_of(version)
+            return [listed, *(key for key, _ in self._manifests(listed).values())]
         except DataDamaged:
             return []
 
@@ -404,13 +405,12 @@ class IcebergLog:
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise DataDamaged(f"{_key(version)} is not what Sleeper wrote ({error!r})") from None
 
-    def _manifests(self, version: int) -> dict[str, str]:
-        """Return the keys of the manifests of a version, by their digests."""
-        key = self._list_of(version)
+    def _manifests(self, key: str) -> dict[str, tuple[str, int]]:
+        """Return the keys and lengths of the manifests in a list, by their digests."""
         try:
             listed = json.loads(file_metadata(self._body(key))["sleeper.manifests"])
-            return {str(digest): str(manifest) for digest, manifest in listed.items()}
-        except (ValueError, KeyError, AttributeError) as error:
+            return {str(digest): (str(name), int(size)) for digest, (name, size) in listed.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataDamaged(f"{key} is not what Sleeper wrote ({error!r})") from None
 
     def _body(self, key: str) -> bytes:
@@ -424,9 +424,10 @@ class IcebergLog:
 
 
 def _listed(
-    table: PublishedTable, size: int, key: str, part: pa.Table, version: PublishedVersion
+    table: PublishedTable, manifest: tuple[str, int], part: pa.Table, version: PublishedVersion
 ) -> bytes:
     """Return a record of a list of manifests, in the order of `_MANIFEST_FILE`."""
+    key, size = manifest
     rows = pc.sum(part["row_count"]).as_py()
     last, first = pc.max(part["sequence"]).as_py(), pc.min(part["sequence"]).as_py()
     numbers = [size, 0, 0, last, first, version.transaction, 0, part.num_rows, 0, 0, rows, 0]
@@ -502,8 +503,8 @@ def _key(version: int) -> str:
     return f"{FOLDER}v{version + 1}.metadata.json"
 
 
-def _list_key(number: int, transaction: int) -> str:
-    return f"{FOLDER}snap-{number:09}-{transaction}.avro"
+def _list_key(version: PublishedVersion) -> str:
+    return f"{FOLDER}snap-{version.version + 1:09}-{version.transaction}.avro"
 
 
 # ---------------------------------------------------------------- schemas of Avro
