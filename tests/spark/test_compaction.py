@@ -16,14 +16,21 @@ import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.engine.writing.compaction_output import compact_files
 from sleeper.errors import BadRequest, DataDamaged, StorageFailed
-from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.formats.compaction_job import CompactionJob, job_output
+from sleeper.spark import piece_jobs
 from sleeper.spark.compaction import compaction_runner
 from sleeper.spark.data_source.open_table import cached_table_reader
-from sleeper.spark.separate_jobs import run_separately
+from sleeper.spark.piece_jobs import (
+    JobPlan,
+    cluster_cores,
+    run_pieces_by_spark,
+    task_attempts,
+)
 from sleeper.state.plans.claims import claimed_job
 from sleeper.state.transactions.files import Claim, ClaimFiles
 from sleeper.storage.local.folder import FolderObjects
 from tests.spark.any_tables import check_files
+from tests.spark.conftest import KIND
 
 SCHEMA = Schema(
     row_keys=[Field("id", Primitive.STRING)],
@@ -62,13 +69,19 @@ def content(table):
     return Counter(tuple(row.values()) for row in table.query().to_pylist())
 
 
+def outcomes_of(spark, pieces, run):
+    """What became of each piece, by the piece."""
+    ended = run_pieces_by_spark(spark, pieces, run, describe=str)
+    return {each.piece: each for some in ended for each in some}
+
+
 def path_of(table, filename):
     return Path(table.open_for_spark().table_files.files.url(filename))
 
 
 @pytest.mark.every_spark
 def test_each_job_makes_one_file_of_its_leaf(spark, tmp_path):
-    """Rows stay as they were; each leaf has one file, whole and exact, named by its job."""
+    """Rows stay as they were; each leaf has one file, whole and exact, named by job and attempt."""
     table = table_in(tmp_path)
     before = content(table)
     told = []
@@ -78,7 +91,8 @@ def test_each_job_makes_one_file_of_its_leaf(spark, tmp_path):
     assert done.failed == ()
     assert content(table) == before
     found = {reference.filename: reference for reference in table.references()}
-    assert sorted(found) == sorted(each.job.output for each in done.jobs)
+    assert sorted(map(job_output, found)) == sorted(each.job.output for each in done.jobs)
+    assert not found.keys() & {each.job.output for each in done.jobs}
     assert all(each.whole_file and each.job_id is None for each in found.values())
     assert sum(each.rows_read for each in done.jobs) == sum(before.values())
     assert told == [(1, 3), (2, 3), (3, 3)]
@@ -132,7 +146,7 @@ def test_what_only_workers_see_is_not_committed(spark, tmp_path):
     run = compaction_runner(spark, elsewhere, title="t")
     (claimed,) = claimed_jobs(table)
 
-    ((_, outcome),) = run([claimed], write)
+    (((_, outcome),),) = run([claimed], write)
 
     assert isinstance(outcome, StorageFailed)
     assert "does not find" in str(outcome)
@@ -147,7 +161,7 @@ def test_a_job_that_kills_its_workers_fails_alone(spark, tmp_path):
         os._exit(1)
 
     run = compaction_runner(spark, table.open_for_spark().table_files.files, title="t")
-    ((_, outcome),) = run([claimed], deadly)
+    (((_, outcome),),) = run([claimed], deadly)
 
     assert isinstance(outcome, StorageFailed)
     assert "Spark could not run the compaction job job-0" in str(outcome)
@@ -172,9 +186,7 @@ def test_pieces_of_work_end_each_for_itself(spark):
             raise DataDamaged(f"{number} is odd")
         return number // 2
 
-    ended = {
-        each.piece: each for each in run_separately(spark, [2, 3, 4], half, describe=str, at_once=2)
-    }
+    ended = outcomes_of(spark, [2, 3, 4], half)
 
     assert ended[2].result == 1
     assert ended[4].result == 2
@@ -191,10 +203,7 @@ def test_a_worker_that_dies_is_left_to_spark(spark, tmp_path):
                 os._exit(1)
         return name
 
-    pieces = ["deadly", "unlucky", "well"]
-    ended = {
-        each.piece: each for each in run_separately(spark, pieces, run_once_in_vain, describe=str)
-    }
+    ended = outcomes_of(spark, ["deadly", "unlucky", "well"], run_once_in_vain)
 
     assert ended["well"].result == "well"
     assert ended["unlucky"].result == "unlucky"
@@ -207,13 +216,14 @@ def test_what_has_not_ended_is_cancelled_with_the_iterator(spark, tmp_path):
     def slow(number):
         import time  # noqa: PLC0415 - goes into a worker by value
 
-        if number:
+        if number >= 8:  # of the first eight, which are under way together
             time.sleep(60)
         return number
 
-    ended = run_separately(spark, [0, *range(1, 20)], slow, describe=str, at_once=2)
+    ended = run_pieces_by_spark(spark, range(30), slow, describe=str)
 
-    assert next(ended).result == 0
+    (first,) = next(ended)
+    assert first.result in range(8)
     ended.close()
 
     assert not [each for each in threading.enumerate() if each.name.startswith("sleeper-spark-job")]
@@ -233,6 +243,76 @@ def test_ctrl_c_ends_the_run(spark):
     interrupt.start()
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_separately(spark, range(20), slow, describe=str, at_once=2))
+        list(run_pieces_by_spark(spark, range(20), slow, describe=str))
 
     assert spark.range(3).count() == 3
+
+
+@pytest.mark.every_spark
+def test_pieces_of_one_job_fail_each_for_itself(spark, tmp_path, monkeypatch):
+    """A deadly piece is left out of its job at the last attempt, and takes no other piece along.
+
+    The others of the job ran once: their outcomes came with the job. Where a task has one attempt
+    (Connect's own local mode) the job fails, and each piece runs once more, alone.
+    """
+    monkeypatch.setattr(piece_jobs, "plan_jobs", lambda cores: JobPlan(pieces=5, at_once=8))
+    runs = str(tmp_path)
+
+    def run(name):
+        import tempfile  # noqa: PLC0415 - goes into a worker by value
+
+        tempfile.mkstemp(prefix=f"{name}-", dir=runs)
+        if name == "deadly":
+            os._exit(1)
+        if name == "refused":
+            raise DataDamaged("it is")
+        return name.upper()
+
+    ended = outcomes_of(spark, ["a", "deadly", "refused", "b", "c"], run)
+
+    assert [ended[name].result for name in "abc"] == ["A", "B", "C"]
+    assert isinstance(ended["refused"].failure, DataDamaged)
+    assert "crashed" in str(ended["deadly"].failure)
+    seen = Counter(path.name.split("-")[0] for path in tmp_path.iterdir())
+    if (attempts := task_attempts(spark)) > 1:
+        assert seen == {"a": 1, "b": 1, "c": 1, "refused": 1, "deadly": 2 * attempts - 1}
+    else:
+        assert seen["deadly"] == 2
+        assert max(seen.values()) == 2
+
+
+@pytest.mark.every_spark
+def test_the_cluster_tells_its_size(spark):
+    """Two cores, and the attempts that its master gives a task; each kind of session says so."""
+    assert cluster_cores(spark) == 2
+    assert task_attempts(spark) == {"classic": 2, "connect": 1}[KIND]
+
+
+def test_jobs_that_end_together_have_one_commit(spark, tmp_path, monkeypatch):
+    """Three leaves in one Spark job: one entry of the log replaces the files of all."""
+    monkeypatch.setattr(piece_jobs, "plan_jobs", lambda cores: JobPlan(pieces=3, at_once=8))
+    table = table_in(tmp_path)
+    before = content(table)
+
+    done = table.compact(all_files=True, spark=spark)
+
+    assert len({each.transaction for each in done.jobs}) == 1
+    assert [each.rows_read for each in done.jobs] == [5, 5, 3]  # the largest come first
+    assert content(table) == before
+    check_files(table, tmp_path / "instance")
+
+
+@pytest.mark.skipif(KIND != "classic", reason="Connect has no job descriptions")
+def test_spark_shows_what_its_jobs_read(spark, tmp_path):
+    """Its columns of input and output count what the JVM reads, so the description tells it."""
+    table = table_in(tmp_path, points=("m",))
+    table.compact(all_files=True, spark=spark)
+
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    told = {jobs.apply(number).description().getOrElse(None) for number in range(jobs.size())}
+
+    about = sorted(text for text in told if text and "compact t: " in text)
+    assert [text.split(", ")[:2] for text in about[-2:]] == [
+        ["sleeper: compact t: 3 files of 1 leaves", "5 rows"],
+        ["sleeper: compact t: 3 files of 1 leaves", "8 rows"],
+    ]

@@ -24,9 +24,8 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.state.plans.compactions import CompactionSettings, plan_compactions
 from sleeper.state.transactions.files import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
-from sleeper.tables.compact import run_jobs, write_output
+from sleeper.tables.compact import run_here, run_jobs, write_output
 from sleeper.tables.push_down import push_down_references
-from sleeper.tables.worker_processes import run_pieces
 from tests.any_order.whole_instance import open_instance
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("n", Primitive.LONG)])
@@ -83,7 +82,7 @@ def run_job(table, job):
         store=opened.store,
         files=opened.files,
         write=write,
-        run=partial(run_pieces, workers=1),
+        run=partial(run_here, workers=1),
         orphan_age=timedelta(days=3),
     )
     return result
@@ -710,3 +709,20 @@ class TestOrphans:
 
         assert job.output not in [orphan.key for orphan in during.orphans]
         assert job.output in [orphan.key for orphan in after.orphans]
+
+    def test_attempts_of_a_job_keep_their_outputs(self, world, table):
+        """Each has a name of its own, by which it is known as the job's; others' are orphans."""
+        table.ingest(rows([1]))
+        job = claim_a_job(table, "dead")
+        attempts = [job.output_of(attempt) for attempt in ("0-1", "0-2")]
+        other = job.output.replace("dead", "deader")
+        for name in (*attempts, other):
+            world.files(table).put(name, b"an attempt")
+        world.waits(days=4)
+
+        during = {orphan.key for orphan in table.orphans().orphans}
+        table.compact()
+        after = {orphan.key for orphan in table.sweep_orphans().orphans}
+
+        assert during & {*attempts, other} == {other}
+        assert after >= {*attempts, other}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.errors import ObjectNotFound, SleeperError, StorageFailed
 from sleeper.ports.objects import Objects
-from sleeper.spark.separate_jobs import AT_ONCE, PieceOutcome, run_separately
+from sleeper.spark.piece_jobs import PieceOutcome, run_pieces_by_spark
 from sleeper.state.plans.claims import ClaimedJob
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -19,49 +19,72 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 _log = logging.getLogger(__name__)
 
-Outcomes = Generator[tuple[ClaimedJob, CompactionOutput | SleeperError], None, None]
+Outcome = tuple[ClaimedJob, CompactionOutput | SleeperError]
+Outcomes = Generator[Sequence[Outcome], None, None]
 Runner = Callable[[Iterable[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]], Outcomes]
 
 
-def compaction_runner(
-    spark: SparkSession, files: Objects, *, title: str, at_once: int = AT_ONCE
-) -> Runner:
+def compaction_runner(spark: SparkSession, files: Objects, *, title: str) -> Runner:
     """Return what runs compaction jobs on Spark: it yields each with its output, or our error.
 
-    Jobs are independent: each comes back as it ends, and one that fails fails alone. A task uses
-    one core. Closing the iterator cancels what has not ended.
+    They come back a few at a time, and one that fails fails alone (`piece_jobs`). A task uses one
+    core. Closing the iterator cancels what has not ended.
 
     Args:
         spark: Any session, classic or Connect, whose workers reach the table's folder.
         files: The table's folder, as this process reaches it.
         title: What the Spark jobs are called on Spark's web page.
-        at_once: Jobs that Spark is given at once; more than the cluster has cores is no use.
     """
-    return partial(_run, spark, files, title, at_once)
+    return partial(_run, spark, files, title)
 
 
 def _run(
     spark: SparkSession,
     files: Objects,
     title: str,
-    at_once: int,
     jobs: Iterable[ClaimedJob],
     write: Callable[[ClaimedJob], CompactionOutput],
 ) -> Outcomes:
-    def describe(claimed: ClaimedJob) -> str:
-        return f"{title}, job {claimed.job.job_id}"
+    def describe(claimed: Sequence[ClaimedJob]) -> str:
+        return f"{title}: {described(claimed)}"
 
-    outcome: Any = run_separately(spark, jobs, write, describe=describe, at_once=at_once)
-    with closing(outcome):
-        for each in outcome:
-            yield each.piece, _outcome(each, files)
+    outcomes: Any = run_pieces_by_spark(
+        spark, jobs, partial(_write_and_look, write, files), describe=describe
+    )
+    with closing(outcomes):
+        for ended in outcomes:
+            yield [(each.piece, _outcome(each, files)) for each in ended]
+
+
+def described(claimed: Sequence[ClaimedJob]) -> str:
+    """Return in words what some jobs read: Spark itself sees no row of it."""
+    files = sum(len(each.job.inputs) for each in claimed)
+    rows = sum(each.row_count for each in claimed)
+    size = sum(each.size_bytes for each in claimed)
+    leaves = len({each.job.partition_id for each in claimed})
+    return f"{files:,} files of {leaves:,} leaves, {rows:,} rows, {size / 1e6:,.1f} MB"
+
+
+def _write_and_look(
+    write: Callable[[ClaimedJob], CompactionOutput], files: Objects, claimed: ClaimedJob
+) -> CompactionOutput:
+    """Write a job's output; in a bucket, which is one for all, its worker checks that it is there.
+
+    The driver would do so one file after the other.
+    """
+    written = write(claimed)
+    missing = _missing(written, files) if files.is_remote else None
+    if missing is not None:
+        raise missing
+    return written
 
 
 def _outcome(
     outcome: PieceOutcome[ClaimedJob, CompactionOutput], files: Objects
 ) -> CompactionOutput | SleeperError:
     if outcome.result is not None:
-        return _missing(outcome.result, files) or outcome.result
+        missing = None if files.is_remote else _missing(outcome.result, files)
+        return missing or outcome.result
     if isinstance(outcome.failure, SleeperError):
         return outcome.failure
     job_id = outcome.piece.job.job_id
@@ -74,7 +97,7 @@ def _outcome(
 
 
 def _missing(written: CompactionOutput, files: Objects) -> StorageFailed | None:
-    """Return why this process does not find the file: workers may have disks of their own."""
+    """Return why the file is not found here: workers may have disks of their own."""
     filename = written.reference.filename
     try:
         size_bytes = files.size(filename)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sleeper.engine.writing.export import ExportedFiles, ExportedPart, ExportTarget, Progress
-from sleeper.errors import ObjectNotFound, StorageFailed
+from sleeper.errors import StorageFailed
 from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 from sleeper.spark.data_source.reader import LeavesTask, read_task
-from sleeper.spark.separate_jobs import run_separately
+from sleeper.spark.piece_jobs import run_pieces_by_spark
 from sleeper.state.plans.exports import ExportPlan, PlannedPart
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -52,60 +52,62 @@ def export_by_spark(
         StorageFailed: storage failed, or workers write where this process cannot see it.
         Exception: Spark's own, where a task failed as often as it may be tried.
     """
-    parts = [_Part.of(part, plan, table, now_ms) for part in plan.parts]
+    arrow_schema = cached_table_reader(table).arrow_schema
+    write = _WritePart(
+        table=table,
+        target=target,
+        arrow_schema=pa.schema([arrow_schema.field(name) for name in plan.columns]),
+        now_ms=now_ms,
+    )
 
     def written() -> Generator[ExportedPart]:
-        yield from _written(spark, parts, target, title)
-        _check_there(parts, target.place)
+        yield from _written(spark, plan.parts, write, title)
+        _check_there(plan.parts, target.place)
 
     return target.write_all(plan, written(), progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """A part that is to be written."""
+class _WritePart:
+    """Writes a part, in a task; returns its rows. What all parts share."""
 
-    name: str
-    leaves: LeavesTask
+    table: TableFiles
+    target: ExportTarget
+    arrow_schema: pa.Schema
+    now_ms: int
 
-    @classmethod
-    def of(cls, part: PlannedPart, plan: ExportPlan, table: TableFiles, now_ms: int) -> _Part:
-        arrow_schema = cached_table_reader(table).arrow_schema
-        chosen = pa.schema([arrow_schema.field(name) for name in plan.columns])
-        leaves = LeavesTask(table=table, groups=part.groups, arrow_schema=chosen, now_ms=now_ms)
-        return cls(name=part.name, leaves=leaves)
+    def __call__(self, part: PlannedPart) -> int:
+        leaves = LeavesTask(
+            table=self.table,
+            groups=part.groups,
+            arrow_schema=self.arrow_schema,
+            now_ms=self.now_ms,
+        )
+        return self.target.write_part(part.name, read_task(leaves), self.arrow_schema)
 
 
 def _written(
-    spark: SparkSession, parts: Sequence[_Part], target: ExportTarget, title: str
+    spark: SparkSession, parts: Sequence[PlannedPart], write: _WritePart, title: str
 ) -> Generator[ExportedPart]:
-    outcome: Any = run_separately(
-        spark,
-        parts,
-        partial(_write_part, target=target),
-        describe=lambda part: f"{title}: {part.name}",
-    )
-    try:
-        for each in outcome:
-            if each.failure is not None:
-                raise each.failure
-            yield ExportedPart(name=each.piece.name, row_count=each.result)
-    finally:
-        outcome.close()
+    def describe(some: Sequence[PlannedPart]) -> str:
+        return f"{title}: {some[0].name} to {some[-1].name}"
+
+    outcomes: Any = run_pieces_by_spark(spark, parts, write, describe=describe)
+    with closing(outcomes):
+        for ended in outcomes:
+            for each in ended:
+                if each.failure is not None:
+                    raise each.failure
+                yield ExportedPart(name=each.piece.name, row_count=each.result)
 
 
-def _write_part(part: _Part, target: ExportTarget) -> int:
-    return target.write_part(part.name, read_task(part.leaves), part.leaves.arrow_schema)
-
-
-def _check_there(parts: Sequence[_Part], place: Objects) -> None:
+def _check_there(parts: Sequence[PlannedPart], place: Objects) -> None:
     """See that this process finds every part: workers may have written to disks of their own."""
-    try:
-        for part in parts:
-            place.size(part.name)
-    except ObjectNotFound as error:
+    found = {each.key for each in place.listing()}
+    missing = next((part.name for part in parts if part.name not in found), None)
+    if missing is not None:
         raise StorageFailed(
-            f"Spark's workers wrote files that this process does not find ({error}). Workers and "
-            "driver must reach the export's place alike: use an object store, a shared file "
-            "system, or local mode"
-        ) from None
+            f"Spark's workers wrote files that this process does not find ({place.url(missing)}). "
+            "Workers and driver must reach the export's place alike: use an object store, a shared "
+            "file system, or local mode"
+        )

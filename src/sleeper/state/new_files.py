@@ -155,12 +155,28 @@ def _checked(
     return AddFiles(references=added, job=job, written_since=since)
 
 
-def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:
-    """Commit the output of a compaction job, and return the state after it.
+def replace_files(
+    transactions: Sequence[ReplaceFiles], *, store: StateStore, guard: SweepGuard
+) -> list[TableState | CommitRefused]:
+    """Commit the outputs of compaction jobs together, but for those that are refused.
+
+    Returns:
+        For each transaction, in order, the state after all of them, or why it was refused.
 
     Raises:
-        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
-        CommitUnknown: it may have been committed, so the file is not deleted.
+        CommitContended, StorageFailed: the table is unchanged.
+        CommitUnknown: they may have been committed, so the files are not deleted.
     """
-    guard.check([transaction.output.filename], store.time())
-    return store.commit(transaction)
+    outcomes: dict[int, TableState | CommitRefused] = {}
+    now = store.time()
+    for number, transaction in enumerate(transactions):
+        try:
+            guard.check([transaction.output.filename], now)
+        except NewFilesTooOld as refusal:
+            outcomes[number] = refusal
+    to_commit = [number for number in range(len(transactions)) if number not in outcomes]
+    if to_commit:
+        done = store.commit_group([transactions[number] for number in to_commit])
+        committed = (refusal or done.state for refusal in done.refusals)
+        outcomes |= zip(to_commit, committed, strict=True)
+    return [outcomes[number] for number in range(len(transactions))]

@@ -28,6 +28,7 @@ from sleeper.state.plans.claims import (
     held_claims,
     inputs_are_free,
     inputs_are_held,
+    inputs_remain,
 )
 from sleeper.state.state_store import StateStore, commit_planned
 from sleeper.state.table_state import TableState
@@ -201,7 +202,7 @@ class JobClaims:
             if plan_again is None or self._room() <= 0:
                 return
             state = self._store.refresh()
-            left_out |= {job.partition_id for job in jobs if not state.files.is_tracked(job.output)}
+            left_out |= {job.partition_id for job in jobs if inputs_remain(state, job)}
             jobs = [job for job in plan_again(state) if job.partition_id not in left_out]
 
     def _claimed(self, jobs: Iterable[CompactionJob]) -> Iterator[CompactionJob]:

@@ -9,8 +9,8 @@ a watch follows a run of a worker, and ends it.
 2. the files of each leaf are planned as jobs; nobody else may compact the files of a job whose
    claim is committed (`claims.JobClaims`)
 3. each job merges its inputs into one output: here, in other processes, or in Spark's workers
-4. each output replaces its inputs in one commit of its own; a job that fails, or is refused,
-   changes nothing and releases its inputs
+4. each output replaces its inputs in one transaction of its own; jobs that end together have one
+   commit. A job that fails, or is refused, changes nothing and releases its inputs
 5. with `all_files`, what is left is planned again, until each leaf has one file
 
 Rules CMP-1 to CMP-9, CMP-14 and CMP-16.
@@ -41,6 +41,7 @@ from sleeper.errors import (
 from sleeper.html.values import NotebookHtml
 from sleeper.model.files import ClaimOwner, FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.new_files import SweepGuard, replace_files
 from sleeper.state.plans.claims import ClaimedJob, claimed_job
@@ -61,11 +62,13 @@ _log = logging.getLogger(__name__)
 _FAILURES_MAX = 3
 _FAILURES_OF_THE_TABLE = (TableFunctionFailed, MissingExtra)  # others are of one job's files
 
+Outcome = tuple[ClaimedJob, CompactionOutput | SleeperError]
 Runner = Callable[
     [Iterable[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]],
-    Generator[tuple[ClaimedJob, CompactionOutput | SleeperError], None, None],
+    Generator[Sequence[Outcome], None, None],
 ]
-"""Calls a function for each job, and yields its result, or the `SleeperError` that it raised."""
+"""Calls a function for each job, and yields its result, or the `SleeperError` that it raised; jobs
+that end together are committed together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,16 +160,20 @@ def compact(
     only: Callable[[FileReference], bool] = lambda reference: True,
 ) -> CompactionSummary:
     """Merge files, leaf by leaf (`Table.compact`); of some references `only`, for other verbs."""
-    reading, run, jobs_max = _runner(table, workers, spark, watch)
+    running = _running(table, workers, spark, watch)
     released = release_expired_jobs(lease_of(table), store=table.store)
     moved = push_down_references(table).moved
     plan = partial(_plan, table, only=only)
     first, stopped = plan(table.store.refresh(), all_files=all_files), False
     ended: list[CompactionJobResult] = []
-    with _claims_of_run(table, jobs_max, watch) as held:
-        again = (lambda at: plan(at, all_files=True).jobs) if all_files else None
-        rounds = held.rounds(_in_order(first, watch), again)
-        with closing(_results(table, rounds, reading, run, watch)) as results:
+    with _claims_of_run(table, running.jobs_max, watch) as held:
+
+        def next_round(at: TableState) -> Sequence[CompactionJob]:
+            return _in_order(plan(at, all_files=True).jobs, at, spark, watch)
+
+        again = next_round if all_files else None
+        rounds = held.rounds(_in_order(first.jobs, table.store.state(), spark, watch), again)
+        with closing(_results(table, rounds, running, watch)) as results:
             for result in results:
                 ended.append(result)
                 progress(len(ended), held.planned)
@@ -195,13 +202,29 @@ def _plan(
     )
 
 
-def _runner(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """Where and how jobs run.
+
+    Attributes:
+        reading: Opens the table there.
+        run: Runs jobs.
+        jobs_max: How many are claimed together.
+        attempt_id: Makes an id for each attempt of a job; None where a job has one attempt.
+    """
+
+    reading: Callable[[], TableReader]
+    run: Runner
+    jobs_max: int
+    attempt_id: NewId | None = None
+
+
+def _running(
     table: OpenTable,
     workers: int,
     spark: SparkSession | None,
     watch: CompactionWatch | None,
-) -> tuple[Callable[[], TableReader], Runner, int]:
-    """Return a function that opens the table where jobs run, the runner, and how many it takes."""
+) -> _Running:
     if type(workers) is not int or workers < 1:
         raise BadRequest(f"workers={workers!r} must be a whole number of processes, 1 or more")
     if watch is not None and (workers != 1 or spark is not None):
@@ -209,7 +232,8 @@ def _runner(
     if spark is None:
         # This process uses its readers; each worker process opens new ones.
         reading = (lambda: table.reader) if workers == 1 else table.open_reader
-        return reading, partial(run_pieces, workers=workers), 2 * workers
+        run_here_too = partial(run_here, workers=workers)
+        return _Running(reading=reading, run=run_here_too, jobs_max=2 * workers)
     if workers != 1:
         raise BadRequest(
             f"workers={workers} starts processes on this machine, and spark= uses Spark's workers: "
@@ -217,12 +241,16 @@ def _runner(
         )
     from sleeper.spark.compaction import compaction_runner
     from sleeper.spark.data_source.open_table import cached_table_reader
-    from sleeper.spark.separate_jobs import AT_ONCE
+    from sleeper.spark.piece_jobs import cluster_cores, plan_jobs
     from sleeper.tables.spark import open_for_spark
 
     files = open_for_spark(table).table_files
-    run = compaction_runner(spark, files.files, title=f"sleeper: compact {table.name}")
-    return partial(cached_table_reader, files), run, AT_ONCE
+    return _Running(
+        reading=partial(cached_table_reader, files),
+        run=compaction_runner(spark, files.files, title=f"sleeper: compact {table.name}"),
+        jobs_max=plan_jobs(cluster_cores(spark)).pieces,
+        attempt_id=table.context.new_id,
+    )
 
 
 def _claims_of_run(table: OpenTable, jobs_max: int, watch: CompactionWatch | None) -> JobClaims:
@@ -237,13 +265,28 @@ def _claims_of_run(table: OpenTable, jobs_max: int, watch: CompactionWatch | Non
     return claims() if watch is None else claims(room=watch.room, claimed=watch.claimed)
 
 
-def _in_order(plan: CompactionPlan, watch: CompactionWatch | None) -> Sequence[CompactionJob]:
+def _in_order(
+    jobs: Sequence[CompactionJob],
+    state: TableState,
+    spark: SparkSession | None,
+    watch: CompactionWatch | None,
+) -> Sequence[CompactionJob]:
     """Return the jobs in the order in which they are claimed.
 
     A worker takes them in the order of their ids, which are random: workers that plan the same jobs
-    begin with different ones, and a run that ends early has not always tried the same leaves.
+    begin with different ones, and a run that ends early has not always tried the same leaves. On
+    Spark the largest come first, so that those that run together end at about the same time.
     """
-    return plan.jobs if watch is None else sorted(plan.jobs, key=lambda job: job.job_id)
+    if watch is not None:
+        return sorted(jobs, key=lambda job: job.job_id)
+    if spark is not None:
+        return sorted(jobs, key=lambda job: -_input_rows(job, state))
+    return jobs
+
+
+def _input_rows(job: CompactionJob, state: TableState) -> int:
+    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    return sum(each.row_count for each in references if each is not None)
 
 
 def should_stop(ended: Sequence[CompactionJobResult]) -> bool:
@@ -268,16 +311,16 @@ def should_stop(ended: Sequence[CompactionJobResult]) -> bool:
 def _results(
     table: OpenTable,
     rounds: Iterable[Iterable[CompactionJob]],
-    reading: Callable[[], TableReader],
-    run: Runner,
+    running: _Running,
     watch: CompactionWatch | None,
 ) -> Generator[CompactionJobResult, None, None]:
     """Run the jobs of each round, and yield what became of each as it ends."""
     write = partial(
         write_output,
-        reading=reading,
+        reading=running.reading,
         files=table.files,
         settings=write_settings(table.properties.parquet),
+        attempt_id=running.attempt_id,
     )
     for jobs in rounds:
         results = run_jobs(
@@ -287,7 +330,7 @@ def _results(
             write=write
             if watch is None
             else partial(_watched, watch, partial(write, check=watch.check)),
-            run=run,
+            run=running.run,
             orphan_age=table.orphan_age(),
         )
         with closing(results):
@@ -333,13 +376,14 @@ def run_jobs(
         CommitContended, CommitUnknown: run the same job again; it is committed once.
     """
     guard = SweepGuard(files=files, started=store.time(), orphan_age=orphan_age)
-    for job, written in _written(jobs, store, write, run):
-        if isinstance(written, SleeperError):
-            _log.info("compaction job %s failed: %s", job.job_id, written)
-            number = _release(job, store)
-            yield CompactionJobResult(job=job, failure=written, transaction=number)
-        else:
-            yield _replaced(job, written, store, guard)
+    for ended in _written(jobs, store, write, run):
+        for job, failure in ended:
+            if isinstance(failure, SleeperError):
+                _log.info("compaction job %s failed: %s", job.job_id, failure)
+                number = _release(job, store)
+                yield CompactionJobResult(job=job, failure=failure, transaction=number)
+        outputs = [(job, out) for job, out in ended if isinstance(out, CompactionOutput)]
+        yield from _replaced(outputs, store, guard)
 
 
 def _written(
@@ -347,21 +391,33 @@ def _written(
     store: StateStore,
     write: Callable[[ClaimedJob], CompactionOutput],
     run: Runner,
-) -> Iterator[tuple[CompactionJob, CompactionOutput | SleeperError]]:
-    """Yield the output of each job, or why it failed."""
+) -> Iterator[Sequence[tuple[CompactionJob, CompactionOutput | SleeperError]]]:
+    """Yield the outputs of jobs that ended together, or why they failed."""
     refused: list[tuple[CompactionJob, SleeperError]] = []
 
     def claimed() -> Iterator[ClaimedJob]:
         for job in jobs:
             try:
-                yield claimed_job(store.refresh(), job)
+                yield claimed_job(store.state(), job)  # the claim has just been committed
             except SleeperError as failure:
                 refused.append((job, failure))
 
-    with closing(run(claimed(), write)) as ended:
-        for each, written in ended:
-            yield each.job, written
-    yield from refused
+    with closing(run(claimed(), write)) as running:
+        for ended in running:
+            yield [(each.job, written) for each, written in ended]
+    yield refused
+
+
+def run_here(
+    jobs: Iterable[ClaimedJob],
+    write: Callable[[ClaimedJob], CompactionOutput],
+    *,
+    workers: int,
+) -> Generator[Sequence[Outcome], None, None]:
+    """Run jobs in this process, or in `workers` processes of this machine; yield each by itself."""
+    with closing(run_pieces(jobs, write, workers=workers)) as outcomes:
+        for outcome in outcomes:
+            yield [outcome]
 
 
 def write_output(
@@ -370,6 +426,7 @@ def write_output(
     files: Objects,
     settings: WriteSettings,
     check: Callable[[], None] = lambda: None,
+    attempt_id: NewId | None = None,
 ) -> CompactionOutput:
     """Write a job's output without committing it. Needs no state, so it may run anywhere.
 
@@ -379,36 +436,48 @@ def write_output(
         files: The table's folder.
         settings: Settings of the data file.
         check: Called often while the job runs; what it raises ends the job.
+        attempt_id: Makes an id for the name of the output, where several attempts may run at once.
     """
-    return compact_files(reading(), files, claimed, settings, check)
+    output = None if attempt_id is None else claimed.job.output_of(attempt_id())
+    return compact_files(reading(), files, claimed, settings, check, output=output)
 
 
 def _replaced(
-    job: CompactionJob, written: CompactionOutput, store: StateStore, guard: SweepGuard
-) -> CompactionJobResult:
-    transaction = ReplaceFiles(job_id=job.job_id, inputs=job.inputs, output=written.reference)
-    try:
-        after = replace_files(transaction, store=store, guard=guard)
-    except CommitRefused as refusal:
-        _log.info("compaction job %s was refused: %s", job.job_id, refusal)
-        state = store.refresh()
-        if not state.files.is_tracked(job.output):
-            _delete_output(job, guard.files)
-        return CompactionJobResult(job=job, failure=refusal, transaction=state.number)
-    return CompactionJobResult(
-        job=job,
-        rows_read=written.rows_read,
-        rows_written=written.reference.row_count,
-        transaction=after.number,
-    )
+    outputs: Sequence[tuple[CompactionJob, CompactionOutput]],
+    store: StateStore,
+    guard: SweepGuard,
+) -> Iterator[CompactionJobResult]:
+    """Commit outputs, and yield the result of each job."""
+    if not outputs:
+        return
+    transactions = [
+        ReplaceFiles(job_id=job.job_id, inputs=job.inputs, output=written.reference)
+        for job, written in outputs
+    ]
+    outcomes = replace_files(transactions, store=store, guard=guard)
+    for (job, written), outcome in zip(outputs, outcomes, strict=True):
+        if isinstance(outcome, CommitRefused):
+            filename = written.reference.filename
+            _log.info("compaction job %s was refused: %s", job.job_id, outcome)
+            state = store.refresh()
+            if not state.files.is_tracked(filename):
+                _delete_output(filename, guard.files)
+            yield CompactionJobResult(job=job, failure=outcome, transaction=state.number)
+            continue
+        yield CompactionJobResult(
+            job=job,
+            rows_read=written.rows_read,
+            rows_written=written.reference.row_count,
+            transaction=outcome.number,
+        )
 
 
-def _delete_output(job: CompactionJob, files: Objects) -> None:
+def _delete_output(filename: str, files: Objects) -> None:
     try:
-        files.delete([job.output])
-        _log.info("deleted %s, which no commit names", job.output)
+        files.delete([filename])
+        _log.info("deleted %s, which no commit names", filename)
     except StorageFailed as failure:
-        _log.warning("%s is left for the sweep of orphans: %s", job.output, failure)
+        _log.warning("%s is left for the sweep of orphans: %s", filename, failure)
 
 
 def _release(job: CompactionJob, store: StateStore) -> int:

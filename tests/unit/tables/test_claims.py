@@ -14,7 +14,14 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.log_store import TransactionLogStateStore
-from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.state.transactions.files import (
+    AddFiles,
+    Claim,
+    ClaimFiles,
+    ReleaseClaims,
+    RenewClaims,
+    ReplaceFiles,
+)
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.snapshots import ObjectSnapshotStore
@@ -189,6 +196,20 @@ def test_claims_that_cannot_be_released_are_logged(store, caplog):
 
     assert "stay until their lease ends: no answer" in caplog.text
     assert claimed_jobs(store) == ["job-0"]
+
+
+def test_a_leaf_is_planned_again_once_its_inputs_were_replaced(store):
+    """Whatever the name of the output is: on Spark each attempt has its own."""
+    with claims_of(store) as claims:
+        rounds = claims.rounds(JOBS[:1], lambda state: [] if JOBS[2] in taken else [JOBS[2]])
+        taken = [*next(rounds)]
+        output = FileReference(
+            filename=JOBS[0].output_of("a1"), partition_id="root", row_count=2, whole_file=True
+        )
+        store.commit(ReplaceFiles(job_id="job-0", inputs=JOBS[0].inputs, output=output))
+        taken += next(rounds)
+
+    assert taken == [JOBS[0], JOBS[2]]
 
 
 def test_rounds_end_where_jobs_fail(store):

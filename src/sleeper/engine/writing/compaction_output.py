@@ -61,6 +61,8 @@ def compact_files(
     claimed: ClaimedJob,
     settings: WriteSettings,
     check: Callable[[], None] = lambda: None,
+    *,
+    output: str | None = None,
 ) -> CompactionOutput:
     """Write the rows of a job's inputs in its partition to one file, named by the job.
 
@@ -74,6 +76,7 @@ def compact_files(
         settings: Settings of the data file.
         check: Called before each input file and for each 32,768 rows; what it raises ends the
             job, and no file is left.
+        output: Another name for the file.
 
     Raises:
         DataDamaged: an input is missing or damaged; the message names it.
@@ -84,7 +87,7 @@ def compact_files(
     least = _LEAST_BYTES + _INPUT_BYTES * len(claimed.job.inputs)
     check_room("a compaction of these files", least, "merge fewer files at once")
     with shortages_as_errors(f"compaction job {claimed.job.job_id!r}"):
-        return _compact(reading, files, claimed, settings, check)
+        return _compact(reading, files, claimed, settings, check, output or claimed.job.output)
 
 
 def _compact(
@@ -93,6 +96,7 @@ def _compact(
     claimed: ClaimedJob,
     settings: WriteSettings,
     check: Callable[[], None],
+    name: str,
 ) -> CompactionOutput:
     job, whole_files = claimed.job, claimed.whole_files
     rows_by_file = _verified(reading, claimed, check)
@@ -113,13 +117,13 @@ def _compact(
         # A user's function gets aggregated rows only.
         overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
     )
-    with closing(batches), closing(chunks), files.open_output(job.output) as output:
+    with closing(batches), closing(chunks), files.open_output(name) as output:
         groups = row_groups(processed, _CHUNK_ROWS)
         written = write_data_file(output, groups, reading.schema, reading.arrow_schema, settings)
         if len(rows_by_file) == len(job.inputs):
             _check_all_read(job, sum(rows_by_file.values()), merged.row_count)
     reference = replace(
-        written.reference(job.output, job.partition_id, reading.schema),
+        written.reference(name, job.partition_id, reading.schema),
         sequence=claimed.sequence,
         schema_id=claimed.schema_id,
     )

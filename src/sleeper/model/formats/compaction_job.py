@@ -51,6 +51,24 @@ class CompactionJob:
         """The file that the job writes, named by its id: a retry overwrites only its own file."""
         return paths.data_file(self.partition_id, self.job_id)
 
+    def output_of(self, attempt_id: str) -> str:
+        """The file that one attempt writes, where several attempts may run at once.
+
+        Both files are the job's: `job_output` finds it.
+        """
+        return paths.data_file(self.partition_id, f"{self.job_id}.{attempt_id}")
+
+
+def job_output(filename: str) -> str:
+    """Return the `output` of the job whose attempt a file would be, by its name.
+
+    >>> job_output("data/partition_root/j.a1.parquet")
+    'data/partition_root/j.parquet'
+    """
+    folder, _, name = filename.rpartition("/")
+    job_id = name.removesuffix(".parquet").rpartition(".")[0]
+    return f"{folder}/{job_id}.parquet"
+
 
 def write_compaction_job(
     job: CompactionJob,

@@ -91,8 +91,7 @@ def expired_claims(state: TableState, lease: timedelta, now: datetime) -> tuple[
 # A compaction job whose inputs are claimed, with what it needs from the table's state.
 #
 # The worker that runs the job needs no state, because everything that it reads and writes is
-# fixed. Two attempts of one job write the same bytes, so a late attempt may overwrite an earlier
-# one.
+# fixed. Attempts that may run at once, as on Spark, write files of their own (`output_of`).
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -110,6 +109,8 @@ class ClaimedJob:
         sequence: The number of the transaction that the job was planned at; deletions of rows up to
             it are applied to its output.
         schema_id: The schema that it writes with.
+        row_count: Rows of its inputs in the partition, about.
+        size_bytes: The length of its inputs, as far as it is known.
     """
 
     job: CompactionJob
@@ -118,6 +119,8 @@ class ClaimedJob:
     claimed_ms: int
     sequence: int
     schema_id: int
+    row_count: int = 0
+    size_bytes: int = 0
 
 
 def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
@@ -130,6 +133,12 @@ def inputs_are_held(state: TableState, job: CompactionJob) -> bool:
     """Return whether a job holds a claim on any of its inputs."""
     references = (state.files.reference(name, job.partition_id) for name in job.inputs)
     return any(each is not None and each.job_id == job.job_id for each in references)
+
+
+def inputs_remain(state: TableState, job: CompactionJob) -> bool:
+    """Return whether the partition still references an input of a job: it was not replaced."""
+    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    return any(each is not None for each in references)
 
 
 def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
@@ -148,6 +157,7 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
             "Do not run it again."
         )
     whole, claimed = [], _EPOCH
+    row_count = size_bytes = 0
     for filename in job.inputs:
         reference = state.files.reference(filename, job.partition_id)
         if reference is None:
@@ -161,6 +171,8 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         if reference.whole_file:
             whole.append(filename)
         claimed = max(claimed, reference.updated or _EPOCH)
+        row_count += reference.row_count
+        size_bytes += reference.size_bytes or 0
     return ClaimedJob(
         job=job,
         partition=partition,
@@ -168,4 +180,6 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         claimed_ms=int(claimed.timestamp() * 1000),
         sequence=state.number,
         schema_id=state.schema_id,
+        row_count=row_count,
+        size_bytes=size_bytes,
     )

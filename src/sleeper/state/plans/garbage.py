@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import groupby
 
 from sleeper.model import paths
-from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.formats.compaction_job import CompactionJob, job_output
 from sleeper.state.table_state import TableState
 
 
@@ -62,7 +62,11 @@ def orphans_of(
         and not state.files.is_tracked(filename)
     ]
     outputs = _claimed_outputs(state) if unknown else set()  # it reads every partition
-    yield from (name for name, filename in unknown if filename not in outputs)
+    yield from (
+        name
+        for name, filename in unknown
+        if filename not in outputs and job_output(filename) not in outputs
+    )
 
 
 def _data_file_of(name: str) -> str | None:
