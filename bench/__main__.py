@@ -35,6 +35,7 @@ BENCHMARKS = {
     "walks": [],
     "web_page": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
+    "spark_compaction": ["--leaves", "200"],
     "spark_read": [],
     "file_size": [],
     "rest": ["--rows", "2000000"],

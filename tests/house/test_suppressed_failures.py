@@ -27,6 +27,7 @@ ALLOWED = {
     "spark.session._memory_bytes": "a machine without cgroups has no limit",
     "storage.local.unfinished.abort": _UNWANTED,
     "storage.local.unfinished._open": "a file of another user, who has shared it already",
+    "tables.garbage._still_there": "a file that is gone was deleted, as it should be",
     "storage.places.enclosing_instance": "a parent that may not be read is no instance of ours",
 }
 """Why a function may go on in silence, by module and function."""

@@ -300,19 +300,3 @@ def test_jobs_that_end_together_have_one_commit(spark, tmp_path, monkeypatch):
     assert [each.rows_read for each in done.jobs] == [5, 5, 3]  # the largest come first
     assert content(table) == before
     check_files(table, tmp_path / "instance")
-
-
-@pytest.mark.skipif(KIND != "classic", reason="Connect has no job descriptions")
-def test_spark_shows_what_its_jobs_read(spark, tmp_path):
-    """Its columns of input and output count what the JVM reads, so the description tells it."""
-    table = table_in(tmp_path, points=("m",))
-    table.compact(all_files=True, spark=spark)
-
-    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
-    told = {jobs.apply(number).description().getOrElse(None) for number in range(jobs.size())}
-
-    about = sorted(text for text in told if text and "compact t: " in text)
-    assert [text.split(", ")[:2] for text in about[-2:]] == [
-        ["sleeper: compact t: 3 files of 1 leaves", "5 rows"],
-        ["sleeper: compact t: 3 files of 1 leaves", "8 rows"],
-    ]

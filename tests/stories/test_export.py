@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -27,9 +28,10 @@ from sleeper.errors import (
 )
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import whole_region
-from sleeper.state.plans.exports import plan_export
+from sleeper.state.plans.exports import leaves_to_cut, plan_export
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
+from sleeper.tables import export
 from sleeper.tables.export import write_parts
 from tests.any_order.whole_instance import open_instance
 from tests.spark.any_tables import multiset, rows_of, schemas
@@ -191,11 +193,77 @@ class TestWhatIsWritten:
         assert read(tmp_path / "out").to_pylist() == ROWS
 
 
-def in_parts(table, folder, part_rows):
+class TestALargeLeaf:
+    """It is several files, so that several tasks of Spark can write them."""
+
+    def test_is_cut_where_its_sketches_say(self, table, tmp_path, monkeypatch):
+        """Into parts of about the same number of rows, in key order; others share a file."""
+        cut_leaves_of(monkeypatch, 3)
+
+        result = table.export(tmp_path / "out", range={"id": ("d", None)})
+
+        rows = [pq.read_metadata(tmp_path / "out" / name).num_rows for name in result.files]
+        assert rows == [3, 3, 3, 3, 3, 4, 4]
+        assert read(tmp_path / "out").to_pylist() == ROWS[3:]
+
+    def test_is_cut_although_its_files_are_shared(self, instance, tmp_path, monkeypatch):
+        """A file that is still the parent's counts for the leaf by what its sketch says of it."""
+        table = instance.create_table(
+            "t",
+            SCHEMA,
+            row_keys=["id"],
+            properties={"sleeper.table.partition.splitting.threshold": "20"},
+        )
+        table.ingest(ROWS)
+        table.split_partitions()
+        cut_leaves_of(monkeypatch, 4)
+
+        result = table.export(tmp_path / "out")
+
+        rows = [pq.read_metadata(tmp_path / "out" / name).num_rows for name in result.files]
+        assert rows == [4, 4, 5, 4, 4, 5]
+        assert read(tmp_path / "out").to_pylist() == ROWS
+
+    def test_of_one_key_is_one_file(self, instance, tmp_path, monkeypatch):
+        """Equal keys stay together: they may be united."""
+        properties = {"sleeper.table.aggregations": "sum(n)"}
+        table = instance.create_table("t", SCHEMA, row_keys=["id"], properties=properties)
+        for n in range(8):
+            table.ingest([{"id": "same", "n": n}, {"id": "other", "n": n}])
+        cut_leaves_of(monkeypatch, 2)
+
+        result = table.export(tmp_path / "out")
+
+        assert read(tmp_path / "out").to_pylist() == table.query().to_pylist()
+        assert result.rows == 2
+
+    def test_without_a_sketch_is_one_file(self, table, tmp_path, monkeypatch):
+        """Where a sketch cannot be read, nothing is known of where to cut."""
+        cut_leaves_of(monkeypatch, 3)
+        monkeypatch.setattr("sleeper.tables.export.leaf_keys", lambda *_: None)
+
+        result = table.export(tmp_path / "out")
+
+        assert len(result.files) == 3
+        assert read(tmp_path / "out").to_pylist() == ROWS
+
+
+def cut_leaves_of(monkeypatch, rows):
+    """Cut leaves into parts of so many rows, if they have twice as many."""
+    monkeypatch.setattr(
+        "sleeper.tables.export.leaves_to_cut", partial(leaves_to_cut, cut_rows=rows)
+    )
+
+
+def in_parts(table, folder, part_rows, cut_rows=1_000):
     """Export in parts of few rows."""
     opened = table._current()
     state = opened.store.refresh()
-    plan = plan_export(state, table.schema, [whole_region(table.schema)], part_rows=part_rows)
+    everything = [whole_region(table.schema)]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut_leaves_of(monkeypatch, cut_rows)
+        cuts = export._cuts(opened, state, everything, None)
+    plan = plan_export(state, table.schema, everything, part_rows=part_rows, cuts=cuts)
     target = ExportTarget(place=FolderObjects(folder), export_id="e")
     return write_parts(opened.reader, plan, target, now_ms=0)
 
@@ -222,7 +290,8 @@ class TestTheWayBack:
             tables[0].ingest(rows.slice(0, half))
             tables[0].ingest(rows.slice(half))
 
-            in_parts(tables[0], folder, part_rows=data.draw(st.integers(1, 50)))
+            sizes = st.integers(1, 50)
+            in_parts(tables[0], folder, part_rows=data.draw(sizes), cut_rows=data.draw(sizes))
             result = tables[1].ingest(folder)
 
             found = tables[1].query().to_arrow()

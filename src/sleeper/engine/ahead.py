@@ -1,14 +1,18 @@
-"""Takes items from an iterator on another thread, so that two steps of a work use two cores."""
+"""Does a step of a work on other threads while the next step goes on."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from threading import Lock
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+Result = TypeVar("Result")
+
+_ITEMS_PER_THREAD = 4
 
 
 def taken_ahead(items: Iterator[T], count: int, *, thread: str) -> Generator[T, None, None]:
@@ -34,6 +38,31 @@ def taken_ahead(items: Iterator[T], count: int, *, thread: str) -> Generator[T, 
             for future in coming:
                 future.cancel()
             source.leave()
+
+
+def run_ahead(
+    run: Callable[[T], Result], items: Iterable[T], threads: int, *, thread: str
+) -> Generator[Result, None, None]:
+    """Yield the result of each item, in order; several threads are a few items ahead.
+
+    Args:
+        run: Called in the threads.
+        items: Taken in this thread.
+        threads: How many there are; four items are in memory for each.
+        thread: The name of the threads.
+    """
+    remaining = iter(items)
+    with ThreadPoolExecutor(threads, thread_name_prefix=thread) as pool:
+        coming: deque[Future[Result]] = deque()
+        try:
+            first = islice(remaining, _ITEMS_PER_THREAD * threads)
+            coming += (pool.submit(run, item) for item in first)
+            while coming:
+                yield coming.popleft().result()
+                coming += (pool.submit(run, item) for item in islice(remaining, 1))
+        finally:
+            for future in coming:
+                future.cancel()
 
 
 class _Source(Generic[T]):

@@ -42,6 +42,8 @@ from sleeper.tables.instance_context import InstanceContext, ProcessContext
 from sleeper.tables.table import Table, open_table, record_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sleeper.engine.rows import Rows
     from sleeper.instance.backup import Backup
     from sleeper.instance.destroy import Removal
@@ -438,6 +440,7 @@ class Instance:
         *,
         quick: bool = False,
         chain: bool = False,
+        spark: SparkSession | None = None,
         progress: Callable[[str, int, int | None], None] = lambda table, done, total: None,
     ) -> InstanceVerifySummary:
         """Check everything that is stored of tables; change nothing.
@@ -446,6 +449,7 @@ class Instance:
             tables: The names of the tables; None for all.
             quick: Read states and the ends of data files only (see `Table.verify`).
             chain: Read logs only, and name every entry of format 2 that was changed.
+            spark: A session whose workers check the data files (see `Table.verify`).
             progress: Called with the name of a table, what was checked of it, and of how much.
 
         Returns:
@@ -460,7 +464,29 @@ class Instance:
         """
         from sleeper.instance.verify import verify
 
-        return verify(self._context, tables, quick=quick, chain=chain, progress=progress)
+        return verify(
+            self._context, tables, quick=quick, chain=chain, spark=spark, progress=progress
+        )
+
+    def spark_session(
+        self, *, master: str | None = None, conf: Mapping[str, str] | None = None
+    ) -> SparkSession:
+        """Return a Spark session for `spark=` of a table's methods; one is started if need be.
+
+        A process has one session: the caller stops it.
+
+        Args:
+            master: Where Spark runs: `local[4]`, `spark://host:7077`, ... Without it, on all cores
+                of this machine.
+            conf: Settings of Spark.
+
+        Raises:
+            MissingExtra: pyspark is not installed, or there is no Java that it runs on.
+            BadRequest: a session runs already, with another master or other settings.
+        """
+        from sleeper.tables.on_spark import spark_session
+
+        return spark_session(self._context, master=master, conf=conf or {})
 
     def _repr_html_(self) -> str:
         """Return the instance's id and URL, and a list of its tables."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sleeper.errors import DataDamaged, FormatTooNew, TableNotFound
 from sleeper.html.values import NotebookHtml
@@ -13,6 +14,9 @@ from sleeper.state.findings import Finding, FindingKind
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.table import Table, record_of
 from sleeper.tables.verify import VerifySummary
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
 
 _HEX_DIGITS = "0123456789abcdef"
 _TABLE_ID = re.compile("[0-9a-f]{8}")
@@ -49,6 +53,7 @@ def verify(
     *,
     quick: bool,
     chain: bool,
+    spark: SparkSession | None = None,
     progress: Callable[[str, int, int | None], None],
 ) -> InstanceVerifySummary:
     """Check everything that is stored of tables; change nothing (`Instance.verify`)."""
@@ -72,7 +77,11 @@ def verify(
             progress(name, done, total)
 
         try:
-            results.append(Table(record, context).verify(quick=quick, chain=chain, progress=report))
+            results.append(
+                Table(record, context).verify(
+                    quick=quick, chain=chain, spark=spark, progress=report
+                )
+            )
         except TableNotFound:
             if tables is not None:
                 raise

@@ -57,12 +57,12 @@ def _run(
 
 
 def described(claimed: Sequence[ClaimedJob]) -> str:
-    """Return in words what some jobs read: Spark itself sees no row of it."""
+    """Return what some jobs read, as text: Spark itself sees no row of it."""
     files = sum(len(each.job.inputs) for each in claimed)
     rows = sum(each.row_count for each in claimed)
     size = sum(each.size_bytes for each in claimed)
     leaves = len({each.job.partition_id for each in claimed})
-    return f"{files:,} files of {leaves:,} leaves, {rows:,} rows, {size / 1e6:,.1f} MB"
+    return f"leaves {leaves:,}, files {files:,}, rows {rows:,}, MB {size / 1e6:,.1f}"
 
 
 def _write_and_look(

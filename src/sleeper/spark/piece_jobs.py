@@ -11,7 +11,7 @@ pieces, a task each; a lone piece is one that has a job of its own.
    then runs alone, and fails alone
 4. a job that fails all the same is taken apart: each of its pieces runs alone
 
-Decision 0117 has the measurements.
+Decision 0121 has the measurements.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -44,7 +43,6 @@ from sleeper.spark.footers import read_footers
 from sleeper.spark.frame_size import FrameSize, frame_size
 from sleeper.spark.import_plan import FILES_READ_HERE, ImportInput, explained, plan_import
 from sleeper.spark.progress import job_description
-from sleeper.spark.session import local_session
 from sleeper.spark.submit.spark_settings import setting_failures
 from sleeper.state.commit_changes import splits_max
 from sleeper.state.new_files import SweepGuard, add_files, request_files
@@ -54,6 +52,7 @@ from sleeper.state.table_state import CommittedJob, JobRecord
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.tables.ingest import IngestResult, csv_for, ingest, path_aside
+from sleeper.tables.on_spark import spark_session
 from sleeper.tables.open_table import OpenTable
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -411,14 +410,7 @@ def _extend(table: OpenTable, sample: Callable[[], KeySample], wanted: int) -> E
 def _session(table: OpenTable, request: _Request) -> SparkSession:
     if request.spark is not None:
         return request.spark
-    return local_session(
-        conf=request.conf,
-        master=request.master,
-        temp_folder=str(table.context.temp_folder) if table.context.temp_folder else None,
-        environment=table.context.environment,
-        python=sys.executable,
-        instance=table.context.url,
-    )
+    return spark_session(table.context, master=request.master, conf=request.conf)
 
 
 def _target(table: OpenTable, started: datetime) -> Target:

@@ -1,6 +1,7 @@
 """Export: writes rows of a table to Parquet files, in key order (rules EXP-2, EXP-3).
 
-1. the version is found, and planned as parts: a part for each leaf, or some small neighbours
+1. the version is found, and planned as parts: a part for each leaf, or some small neighbours; a
+   large leaf is several parts, cut where the sketches of its files say (here, or in Spark's tasks)
 2. each part is read as a query reads it, and written as one file: here, one after the other,
    or by Spark's workers in parallel
 3. a local folder is renamed when all files are written; in a bucket `_SUCCESS` is written last.
@@ -15,11 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sleeper.engine.reading.read_leaves import TableReader, read_leaves
+from sleeper.engine.sketches.leaf_keys import LeafFiles, leaf_keys
 from sleeper.engine.writing.export import (
     ExportedFiles,
     ExportedPart,
@@ -29,16 +31,30 @@ from sleeper.engine.writing.export import (
 )
 from sleeper.errors import DataDamaged
 from sleeper.html.values import NotebookHtml
+from sleeper.model.partitions import Partition
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
+from sleeper.model.ranges import Region
+from sleeper.model.schema import Schema
+from sleeper.ports.objects import Objects
 from sleeper.spark.export import export_by_spark
-from sleeper.state.plans.exports import ExportPlan, PlannedPart, plan_export
+from sleeper.state.plans.exports import (
+    ExportPlan,
+    LeafToCut,
+    PlannedPart,
+    leaves_to_cut,
+    plan_export,
+)
+from sleeper.state.table_state import TableState
 from sleeper.storage.places import checked_folder, objects_of
+from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.spark import asked_regions_of, open_for_spark
 from sleeper.tables.versions import deletions_reported, version_as_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
+
+_SKETCHES_OF_A_TASK = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +93,8 @@ def export(
     asked = asked_regions_of(table, NOT_GIVEN, NOT_GIVEN, range, regions, prefix)
     place, version = checked_folder(target), checked_as_of(as_of)
     state = version_as_of(table.store, version)
-    plan = plan_export(state, table.schema, asked, columns=columns)
+    cuts = _cuts(table, state, asked, spark)
+    plan = plan_export(state, table.schema, asked, columns=columns, cuts=cuts)
     write = _writer(table, plan, spark, progress)
     with deletions_reported(state, store=table.store, files=table.files):
         exported = _write_to(table, place, write)
@@ -87,6 +104,51 @@ def export(
         transaction=exported.transaction,
         took_s=(clock.now() - started).total_seconds(),
     )
+
+
+def _cuts(
+    table: OpenTable, state: TableState, regions: Sequence[Region], spark: SparkSession | None
+) -> dict[str, list[Any]]:
+    """Return where large leaves are cut, by their ids."""
+    waiting = (
+        (each, _leaf_files(table, state, each.leaf)) for each in leaves_to_cut(state, regions)
+    )
+    found: Iterator[tuple[Sequence[tuple[LeafToCut, LeafFiles]], list[list[Any]]]]
+    if spark is None:
+        found = (([each], _cuts_of([each], table.files, table.schema)) for each in waiting)
+    else:
+        run = partial(_cuts_of, files=files_for_spark(table), schema=table.schema)
+        batches = batches_of(waiting, lambda each: len(each[1].references), _SKETCHES_OF_A_TASK)
+        title = f"sleeper: export {table.name}, leaves to cut"
+        found = run_batches(spark, batches, run, title=title)
+    return {
+        each.leaf.partition_id: cuts
+        for batch, results in found
+        for (each, _), cuts in zip(batch, results, strict=True)
+    }
+
+
+def _leaf_files(table: OpenTable, state: TableState, leaf: Partition) -> LeafFiles:
+    """Return the largest files of a leaf and of its ancestors, as many as a split reads."""
+    ids = [
+        leaf.partition_id,
+        *(each.partition_id for each in state.tree.ancestors(leaf.partition_id)),
+    ]
+    references = [each for one in ids for each in state.files.references_on(one)]
+    references.sort(key=lambda each: -each.row_count)
+    most = table.context.properties.splitting.sketch_files_max
+    return LeafFiles(leaf=leaf, references=tuple(references[:most]))
+
+
+def _cuts_of(
+    leaves: Sequence[tuple[LeafToCut, LeafFiles]], files: Objects, schema: Schema
+) -> list[list[Any]]:
+    found = []
+    for each, of_leaf in leaves:
+        keys = leaf_keys(of_leaf, files, schema)
+        inside = each.leaf.region.ranges[0]
+        found.append([] if keys is None else keys.cut_points(0, inside, each.parts))
+    return found
 
 
 def _writer(

@@ -4,8 +4,8 @@ Garbage are files that no partition references any longer (rules GC-1 to GC-5):
 
     1. the log tells which files lost their last reference long enough ago, and no kept version
        needs
-    2. they are deleted batch by batch with their sketches; each batch has a commit that removes
-       them from the state
+    2. they are deleted batch by batch with their sketches, here or in tasks of Spark; each batch
+       has a commit that removes them from the state
 
 Orphans are files that no transaction names, left by killed or refused jobs (decision 0032):
 
@@ -16,14 +16,15 @@ Orphans are files that no transaction names, left by killed or refused jobs (dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from logging import getLogger
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sleeper.errors import CommitRefused
+from sleeper.errors import CommitRefused, ObjectNotFound
 from sleeper.html.values import NotebookHtml
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.plans.garbage import collectable, orphans_of
@@ -31,11 +32,16 @@ from sleeper.state.state_store import StateStore, SweepLimits
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles, SweepOrphans
 from sleeper.storage.deletion import delete_data_files, delete_groups
+from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.publications import ReadersNeeds, forget_ended, needs_of_readers
 
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
+
 _NO_WAIT: Final = datetime.max.replace(tzinfo=UTC)
 _LISTED_AT_ONCE: Final = 1_000
+_DELETED_BY_A_TASK: Final = 2_000
 _DATA: Final = "data/"
 _SLACK: Final = timedelta(seconds=10)
 """Maximum error of a file's time: some buckets store whole seconds, and writers estimate the
@@ -99,18 +105,28 @@ def garbage(table: OpenTable, *, force: bool) -> Sequence[str]:
     return _collectable(table.store.refresh(), wanted, files_max=files_max)
 
 
-def collect_garbage(table: OpenTable, *, force: bool, progress: Callable[[int], None]) -> GcSummary:
+def collect_garbage(
+    table: OpenTable,
+    *,
+    force: bool,
+    spark: SparkSession | None,
+    progress: Callable[[int], None],
+) -> GcSummary:
     """Delete files that no partition has referenced for a while (`Table.collect_garbage`)."""
+    there = None if spark is None else files_for_spark(table)
     limits = table.context.properties.gc
     wanted = _wanted(table, _NO_WAIT if force else _before(table))
-    run = _collect(
-        wanted,
-        batch_files=limits.batch_files,
-        files_max=limits.files_max,
-        store=table.store,
-        files=table.files,
-        progress=progress,
-    )
+    if spark is not None and there is not None:
+        run = _collect_by_spark(table, wanted, spark, there, progress)
+    else:
+        run = _collect(
+            wanted,
+            batch_files=limits.batch_files,
+            files_max=limits.files_max,
+            store=table.store,
+            files=table.files,
+            progress=progress,
+        )
     forget_ended(table.files, wanted.needs)
     return run
 
@@ -262,6 +278,57 @@ def _collect_batch(
         after=names[-1] if names else after,
         more=len(names) == files_max,
     )
+
+
+def _collect_by_spark(
+    table: OpenTable,
+    wanted: _Wanted,
+    spark: SparkSession,
+    there: Objects,
+    progress: Callable[[int], None],
+) -> GcSummary:
+    """Delete garbage in tasks of Spark; batches that were deleted are removed from the state here.
+
+    If the process is killed in between, the next run completes the work, as in `_collect_batch`.
+    """
+    store, limits = table.store, table.context.properties.gc
+    state = store.refresh()
+    names = _collectable(state, wanted, files_max=limits.files_max)
+    most = min(limits.batch_files, store.changes_max or limits.batch_files)
+    batches = batches_of(names, lambda _: 1, min(_DELETED_BY_A_TASK, most))
+    run = partial(delete_data_files, objects=there)
+    title = f"sleeper: delete garbage of {table.name}, files"
+    deleted: list[str] = []
+    failures: dict[str, str] = {}
+    number = state.number
+    for batch, reasons in run_batches(spark, batches, run, title=title):
+        failed = reasons | _still_there((name for name in batch if name not in reasons), there)
+        gone = [name for name in batch if name not in failed]
+        number = _forget(gone, store) if gone else number
+        for name in gone:
+            before = wanted.before
+            _LOG.info("deleted %s, which nothing has referenced since before %s", name, before)
+        deleted += gone
+        failures |= failed
+        progress(len(deleted))
+    return GcSummary(deleted=tuple(sorted(deleted)), failures=failures, transaction=number)
+
+
+def _still_there(names: Iterable[str], files: Objects) -> dict[str, str]:
+    """Return why files that workers deleted are still there: they may have disks of their own."""
+    if files.is_remote:  # a bucket is one for all
+        return {}
+    found = {}
+    for name in names:
+        try:
+            files.size(name)
+        except ObjectNotFound:
+            continue
+        found[name] = (
+            "Spark's workers do not reach it: use an object store, a shared file system, or local "
+            "mode"
+        )
+    return found
 
 
 def _forget(names: Sequence[str], store: StateStore) -> int:

@@ -1,20 +1,29 @@
 """Moves references of split partitions down to the leaves (rules CMP-2, STS-6).
 
-Compactions, splits and merges begin with it, because they count the rows and files of leaves.
+Compactions, splits and merges begin with it, because they count the rows and files of leaves. It
+is no work for Spark: what it reads is a sketch of each file, in a bucket several at a time, and
+what it decides needs the state.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
+from sleeper.engine.ahead import run_ahead
+from sleeper.engine.sketches.leaf_keys import SKETCHES_AT_ONCE
 from sleeper.engine.sketches.sketch import Sketches
 from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference
-from sleeper.state.plans.push_down import PushDownPlan, plan_push_down
+from sleeper.state.plans.push_down import (
+    PushDownPlan,
+    plan_push_down,
+    references_above_leaves,
+)
 from sleeper.state.state_store import commit_planned
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import SplitFileReferences
@@ -54,12 +63,10 @@ def push_down_references(table: OpenTable) -> PushDownResult:
             again.
         CommitUnknown, StorageFailed: try again; no reference is moved twice.
     """
-    store, sketches_of = table.store, partial(_sketches_of, table)
+    store = table.store
 
     def plan(state: TableState) -> tuple[PushDownPlan, SplitFileReferences | None]:
-        planned = plan_push_down(
-            state, sketches_of, references_max=_REFERENCES_MAX, changes_max=store.changes_max
-        )
+        planned = _plan(table, state, store.changes_max)
         return planned, SplitFileReferences(pushes=planned.pushes) if planned.pushes else None
 
     moved = made = 0
@@ -74,13 +81,22 @@ def push_down_references(table: OpenTable) -> PushDownResult:
 
 def pushed_down(table: OpenTable, state: TableState) -> TableState:
     """Return the state as `push_down_references` would leave it; nothing is committed."""
-    sketches_of = partial(_sketches_of, table)
     more = True
     while more:
-        planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
+        planned = _plan(table, state, None)
         state = SplitFileReferences(pushes=planned.pushes).fold(state, state.at or _NO_TIME)
         more = planned.more
     return state
+
+
+def _plan(table: OpenTable, state: TableState, changes_max: int | None) -> PushDownPlan:
+    plan = partial(plan_push_down, state, references_max=_REFERENCES_MAX, changes_max=changes_max)
+    read = partial(_sketches_of, table)
+    if not table.files.is_remote:
+        return plan(read)
+    waiting = references_above_leaves(state)  # the plan asks for each of them, in this order
+    with closing(run_ahead(read, waiting, SKETCHES_AT_ONCE, thread="sleeper-sketch")) as sketches:
+        return plan(lambda _: next(sketches))
 
 
 def _sketches_of(table: OpenTable, reference: FileReference) -> Sketches | None:

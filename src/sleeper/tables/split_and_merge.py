@@ -2,7 +2,8 @@
 
     1. references of split partitions are moved down to the leaves (`push_down`)
     2. a leaf with too many rows is cut in two at the median of its keys, which the sketches of its
-       files tell (rules SPL-1 to SPL-6); its references stay on the parent, and belong to both
+       files tell (rules SPL-1 to SPL-6); its references stay on the parent, and belong to both.
+       Sketches are read here, or in tasks of Spark
     3. two leaves of one parent with few rows together are merged: their parent becomes a leaf
        again, up the tree (upstream never merges)
 
@@ -12,16 +13,17 @@ Each split and each merge is one commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from sleeper.engine.sketches.sketch import Sketches, union
-from sleeper.engine.sketches.stored_sketch import read_stored_sketch
-from sleeper.errors import CommitRefused, DataDamaged, PartitionNotFound, PartitionSplitRefused
+from sleeper.engine.sketches.leaf_keys import LeafFiles, leaf_keys
+from sleeper.errors import CommitRefused, PartitionNotFound, PartitionSplitRefused
 from sleeper.html.values import NotebookHtml
-from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, split_partition
+from sleeper.model.schema import Schema
+from sleeper.ports.objects import Objects
 from sleeper.state.plans.splits_and_merges import (
     LeafSize,
     SiblingLeaves,
@@ -34,8 +36,17 @@ from sleeper.state.plans.splits_and_merges import (
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import MergePartitions, SplitPartition
+from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.push_down import push_down_references, pushed_down
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
+
+_SKETCHES_OF_A_TASK = 200
+
+SplitPoint = tuple[int, Any]
+"""The number of a row key field, and the least value of the upper half."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,13 +107,19 @@ def leaf_sizes(table: OpenTable) -> tuple[LeafSize, ...]:
     return tuple(sizes)
 
 
-def split_partitions(table: OpenTable) -> tuple[SplitResult, ...]:
+def split_partitions(table: OpenTable, *, spark: SparkSession | None) -> tuple[SplitResult, ...]:
     """Split leaves that are too large (`Table.split_partitions`)."""
+    files = None if spark is None else files_for_spark(table)
     push_down_references(table)
-    sizes = plan_splits(table.store.state(), table.properties.splitting.threshold_rows)
-    return tuple(
-        _split_leaf(table, size.partition.partition_id) for size in sizes if size.too_large
-    )
+    state = table.store.state()
+    sizes = plan_splits(state, table.properties.splitting.threshold_rows)
+    large = [size.partition for size in sizes if size.too_large]
+    if spark is None or files is None:
+        return tuple(_split_leaf(table, leaf.partition_id) for leaf in large)
+    results = {}
+    for leaf, point in _points_by_spark(table, state, large, spark, files):
+        results[leaf.partition_id] = _split_leaf(table, leaf.partition_id, point)
+    return tuple(results[leaf.partition_id] for leaf in large)
 
 
 def small_siblings(table: OpenTable, *, rows_below: int | None) -> tuple[SiblingLeaves, ...]:
@@ -119,8 +136,15 @@ def merge_partitions(table: OpenTable, *, rows_below: int | None) -> tuple[Merge
     return _merge_small_leaves(threshold, store=table.store)
 
 
-def _split_leaf(table: OpenTable, partition_id: str) -> SplitResult:
+def _split_leaf(
+    table: OpenTable, partition_id: str, point: SplitPoint | str | None = None
+) -> SplitResult:
     """Split a leaf into two, in one commit. Its references stay on the parent.
+
+    Args:
+        table: The table.
+        partition_id: The leaf.
+        point: Where to split it, or why it cannot be split; None if sketches are to be read here.
 
     Ingest, compaction and queries continue at the same time: references on the parent belong to
     both halves.
@@ -136,11 +160,11 @@ def _split_leaf(table: OpenTable, partition_id: str) -> SplitResult:
         return _left(partition_id, state.number, "it is no longer in the tree")
     if not leaf.is_leaf:
         return _left(partition_id, state.number, "it was split meanwhile")
-    found = _point(table, state, leaf)
+    found = _point(table, state, leaf) if point is None else point
     if isinstance(found, str):
         return _left(partition_id, state.number, found)
-    dimension, point = found
-    parent, lower, upper = split_partition(leaf, point, dimension=dimension, new_id=new_id)
+    dimension, value = found
+    parent, lower, upper = split_partition(leaf, value, dimension=dimension, new_id=new_id)
     try:
         after = store.commit(SplitPartition(parent=parent, children=(lower, upper)))
     except PartitionSplitRefused:
@@ -148,36 +172,54 @@ def _split_leaf(table: OpenTable, partition_id: str) -> SplitResult:
     return SplitResult(
         partition_id=partition_id,
         field=schema.row_keys[dimension].name,
-        point=point,
+        point=value,
         children=(lower.partition_id, upper.partition_id),
         transaction=after.number,
     )
 
 
-def _point(table: OpenTable, state: TableState, leaf: Partition) -> tuple[int, Any] | str:
-    """Return the dimension and value to split a leaf at, or why it cannot be split."""
+def _leaf_files(table: OpenTable, state: TableState, leaf: Partition) -> LeafFiles:
     files_max = table.context.properties.splitting.sketch_files_max
-    largest = files_to_sketch(state, leaf.partition_id, files_max)
-    sketches = [sketch for sketch in _sketches(table, largest) if sketch.row_count]
-    if not sketches:
+    return LeafFiles(leaf=leaf, references=files_to_sketch(state, leaf.partition_id, files_max))
+
+
+def _points_by_spark(
+    table: OpenTable,
+    state: TableState,
+    leaves: Sequence[Partition],
+    spark: SparkSession,
+    files: Objects,
+) -> Iterator[tuple[Partition, SplitPoint | str]]:
+    """Yield where each leaf is to be split, or why it cannot be, in any order."""
+    waiting = (_leaf_files(table, state, leaf) for leaf in leaves)
+    batches = batches_of(waiting, lambda each: len(each.references), _SKETCHES_OF_A_TASK)
+    run = partial(_points_of, files=files, schema=table.schema)
+    title = f"sleeper: split {table.name}, leaves"
+    for batch, points in run_batches(spark, batches, run, title=title):
+        for each, point in zip(batch, points, strict=True):
+            yield each.leaf, point
+
+
+def _points_of(
+    leaves: Sequence[LeafFiles], *, files: Objects, schema: Schema
+) -> list[SplitPoint | str]:
+    return [_point_of(each, files, schema) for each in leaves]
+
+
+def _point(table: OpenTable, state: TableState, leaf: Partition) -> SplitPoint | str:
+    return _point_of(_leaf_files(table, state, leaf), table.files, table.schema)
+
+
+def _point_of(of_leaf: LeafFiles, files: Objects, schema: Schema) -> SplitPoint | str:
+    """Return the dimension and value to split a leaf at, or why it cannot be split."""
+    known = leaf_keys(of_leaf, files, schema)
+    if known is None:
         return "none of its files has a sketch of any rows"
-    return split_point(leaf, union(sketches)) or "too many of its rows have the same key"
+    return split_point(of_leaf.leaf, known) or "too many of its rows have the same key"
 
 
 def _left(partition_id: str, transaction: int, reason: str) -> SplitResult:
     return SplitResult(partition_id=partition_id, reason=reason, transaction=transaction)
-
-
-def _sketches(table: OpenTable, references: tuple[FileReference, ...]) -> Iterator[Sketches]:
-    """Yield the sketches that can be read."""
-    for reference in references:
-        try:
-            sketches = read_stored_sketch(table.files, reference, table.schema)
-        except DataDamaged as damage:
-            _log.warning("a sketch is ignored by a split: %s", damage)
-        else:
-            if sketches is not None:
-                yield sketches
 
 
 def _merge_small_leaves(rows_below: int, *, store: StateStore) -> tuple[MergeResult, ...]:

@@ -524,8 +524,9 @@ class Table(TableHandle, WholeTable):
         """Write rows to Parquet files, in key order; all rows without a range or prefix.
 
         Rows are processed as by `query`: filtered and aggregated. Files are named
-        `part-00000.parquet` and so on. The rows of a leaf are in one file, and small neighbouring
-        leaves share a file. `ingest` and `bulk_import` accept the folder as input. A local folder
+        `part-00000.parquet` and so on. The rows of a leaf are in one file, those of a leaf of 8
+        million rows or more in several of about 4 million, and small neighbouring leaves share a
+        file. `ingest` and `bulk_import` accept the folder as input. A local folder
         becomes visible atomically when all files are written; in a bucket the file `_SUCCESS` is
         written last. If the export fails, its files are deleted.
 
@@ -897,10 +898,11 @@ class Table(TableHandle, WholeTable):
     ) -> CompactionSummary:
         """Merge files, leaf by leaf, so that queries read fewer files.
 
-        References of split partitions are moved to the leaves first. Each job has a commit of its
-        own. Files are claimed for a few jobs at a time, and claims are renewed while the jobs run.
-        If a run is killed, its committed jobs stay, and so do a few claims: the next run releases
-        them after `sleeper.table.compaction.job.lease.minutes`; `release_claims` does it at once.
+        References of split partitions are moved to the leaves first. Each job is committed when it
+        has ended, on Spark together with those that end at about the same time. Files are claimed
+        for a few jobs at a time, and claims are renewed while the jobs run. If a run is killed, its
+        committed jobs stay, and so do a few claims: the next run releases them after
+        `sleeper.table.compaction.job.lease.minutes`; `release_claims` does it at once.
         A running job needs about 1 GiB of memory, however many rows it has.
 
         Args:
@@ -974,11 +976,15 @@ class Table(TableHandle, WholeTable):
 
         return leaf_sizes(self._current())
 
-    def split_partitions(self) -> tuple[SplitResult, ...]:
+    def split_partitions(self, *, spark: SparkSession | None = None) -> tuple[SplitResult, ...]:
         """Split leaves of at least `sleeper.table.partition.splitting.threshold` rows.
 
         Each is cut in two at the median of its keys. No file is moved: files belong to both halves.
         Ingest, compaction and queries may run at the same time.
+
+        Args:
+            spark: A session, classic or Connect, whose workers read the sketches that tell where
+                leaves are cut: for a table with thousands of large leaves.
 
         Returns:
             The result of each leaf that was large enough, the largest first.
@@ -991,7 +997,7 @@ class Table(TableHandle, WholeTable):
         """
         from sleeper.tables.split_and_merge import split_partitions
 
-        return split_partitions(self._current())
+        return split_partitions(self._current(), spark=spark)
 
     def small_siblings(self, *, rows_below: int | None = None) -> tuple[SiblingLeaves, ...]:
         """Return the pairs of leaves that `merge_partitions` would merge first; nothing is changed.
@@ -1037,6 +1043,7 @@ class Table(TableHandle, WholeTable):
         self,
         *,
         force: bool = False,
+        spark: SparkSession | None = None,
         progress: Callable[[int], None] = lambda deleted: None,
     ) -> GcSummary:
         """Delete files that no partition has referenced for `sleeper.table.gc.delay.minutes`.
@@ -1047,6 +1054,7 @@ class Table(TableHandle, WholeTable):
         Args:
             force: Delete without delay. Use it only if nobody reads the table: a running query
                 would lose its files.
+            spark: A session, classic or Connect, whose workers delete the files.
             progress: Called after each batch with the number of deleted files.
 
         Raises:
@@ -1058,7 +1066,7 @@ class Table(TableHandle, WholeTable):
         """
         from sleeper.tables.garbage import collect_garbage
 
-        return collect_garbage(self._current(), force=force, progress=progress)
+        return collect_garbage(self._current(), force=force, spark=spark, progress=progress)
 
     def orphans(self, *, force: bool = False) -> SweepResult:
         """Return the files that `sweep_orphans` would delete; nothing is changed."""
@@ -1090,6 +1098,7 @@ class Table(TableHandle, WholeTable):
         *,
         quick: bool = False,
         chain: bool = False,
+        spark: SparkSession | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
     ) -> VerifySummary:
         """Check everything that is stored of the table; change nothing.
@@ -1103,6 +1112,8 @@ class Table(TableHandle, WholeTable):
             quick: Read the state and the ends of data files only.
             chain: Read the log only, and name every entry of format 2 that was changed after it was
                 written.
+            spark: A session, classic or Connect, whose workers check the data files. This process
+                checks state and log, and what a worker finds fault with once more.
             progress: Called with the number of checked log entries, and later files, and of all.
 
         Returns:
@@ -1117,7 +1128,7 @@ class Table(TableHandle, WholeTable):
         """
         from sleeper.tables.verify import verify
 
-        return verify(self._current(), quick=quick, chain=chain, progress=progress)
+        return verify(self._current(), quick=quick, chain=chain, spark=spark, progress=progress)
 
     # Pictures and notebooks.
 

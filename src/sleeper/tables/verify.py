@@ -1,8 +1,8 @@
 """Verification: checks everything that is stored of a table, and changes nothing.
 
 1. the log is replayed, and compared with snapshots and the state (`verify_state`)
-2. every data file that the state references is read and checked, while others write and
-   compact; a file with a fault is compared with the newest state again
+2. every data file that the state references is read and checked, here or in tasks of Spark, while
+   others write and compact; a file with a fault is compared with the newest state again
 3. what is published for other engines is compared with the state that it was made of
 4. the table's folder is listed and compared with the state: orphans and garbage are no faults
 """
@@ -10,15 +10,17 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import combinations, islice
 from logging import getLogger
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from sleeper.engine.ahead import run_ahead
 from sleeper.engine.reading.check_file import (
     CheckedFile,
     FileChecker,
@@ -26,6 +28,7 @@ from sleeper.engine.reading.check_file import (
     same_references,
 )
 from sleeper.html.values import NotebookHtml
+from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.state.file_references import FileReferences
 from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
@@ -33,20 +36,27 @@ from sleeper.state.plans.garbage import orphans_of
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.tables.history import log_of
+from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.publications import check_publications, needs_of_readers
 from sleeper.tables.state_stores import store_of
 from sleeper.tables.verify_chain import VerifiedChain, verify_chain
 from sleeper.tables.verify_state import verify_state
 
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
+
 _LOG = getLogger(__name__)
 _LOOKS_MAX: Final = 5
-_AHEAD: Final = 4
-"""Files that wait for a thread, for each thread."""
 _THREADS_LOCAL: Final = 2
 _THREADS_REMOTE: Final = 8
 _BATCH: Final = 1_000
 _EXAMPLES_MAX: Final = 20
+_BYTES_OF_A_TASK: Final = 256 << 20
+_FILE_BYTES: Final = 4 << 20  # that a file counts for at least: its requests take time too
+
+FirstLooks = Callable[[Iterable[ReferencedFile]], Iterable[tuple[ReferencedFile, CheckedFile]]]
+"""Checks files somewhere else, in any order; a fault that it finds is looked at here again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +154,15 @@ _NO_REST = StoredRest(
 
 
 def verify(
-    table: OpenTable, *, quick: bool, chain: bool, progress: Callable[[int, int | None], None]
+    table: OpenTable,
+    *,
+    quick: bool,
+    chain: bool,
+    spark: SparkSession | None,
+    progress: Callable[[int, int | None], None],
 ) -> VerifySummary:
     """Check everything that is stored of a table; change nothing (`Table.verify`)."""
+    first_looks = None if spark is None else _first_looks(table, spark, quick=quick)
     store = store_of(table.record, table.context)  # one that has read nothing yet
     if chain:
         return _verify_chain_alone(table, store)
@@ -165,6 +181,7 @@ def verify(
             checker=FileChecker(table.files, table.schema, table.arrow_schema, quick=quick),
             threads=_threads(table),
             progress=progress,
+            first_looks=first_looks,
         )
         findings += checked.findings
         findings += check_publications(table.files, store)
@@ -240,6 +257,7 @@ def verify_files(
     checker: FileChecker,
     threads: int,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
+    first_looks: FirstLooks | None = None,
 ) -> VerifiedFiles:
     """Check every data file that a state references.
 
@@ -252,6 +270,7 @@ def verify_files(
         checker: Checks one file.
         threads: How many files are checked at once.
         progress: Called with the number of checked files, and of all.
+        first_looks: Checks files instead of threads of this process.
 
     Raises:
         StorageFailed: the storage did not answer.
@@ -264,7 +283,13 @@ def verify_files(
         return _check(name, state, store, checker)
 
     progress(0, len(names))
-    for done, checked in enumerate(_at_once(check, names, threads), 1):
+    if first_looks is None:
+        results: Iterable[CheckedFile | None] = run_ahead(
+            check, names, threads, thread="sleeper-verify"
+        )
+    else:
+        results = _looked_at_again(first_looks, names, state, check)
+    for done, checked in enumerate(results, 1):
         progress(done, len(names))
         if checked is None:
             replaced += 1
@@ -296,13 +321,72 @@ def _check(
             return None
         if same_references(now.references, file.references):
             break
-    faults = (*checked.findings, *_reference_faults(file))
-    return CheckedFile(
-        filename=name,
-        row_count=checked.row_count,
-        size_bytes=checked.size_bytes,
-        findings=faults,
+    return _with_reference_faults(checked, file)
+
+
+def _with_reference_faults(checked: CheckedFile, file: ReferencedFile) -> CheckedFile:
+    return replace(checked, findings=(*checked.findings, *_reference_faults(file)))
+
+
+def _looked_at_again(
+    first_looks: FirstLooks,
+    names: Iterable[str],
+    state: TableState,
+    check: Callable[[str], CheckedFile | None],
+) -> Iterator[CheckedFile | None]:
+    """Yield the result of each file; a file with a fault is checked here, as any file is."""
+    unreferenced = 0
+
+    def referenced() -> Iterator[ReferencedFile]:
+        nonlocal unreferenced
+        for name in names:
+            file = _referenced(name, state)
+            if file.references:
+                yield file
+            else:
+                unreferenced += 1
+
+    for file, checked in first_looks(referenced()):
+        yield check(file.filename) if checked.findings else _with_reference_faults(checked, file)
+    yield from (None for _ in range(unreferenced))
+
+
+def _first_looks(table: OpenTable, spark: SparkSession, *, quick: bool) -> FirstLooks:
+    """Return what checks files in tasks of Spark, a few hundred megabytes in each."""
+    run = partial(
+        _check_files,
+        objects=files_for_spark(table),
+        schema=table.schema,
+        arrow_schema=table.arrow_schema,
+        quick=quick,
     )
+
+    def first_looks(
+        files: Iterable[ReferencedFile],
+    ) -> Iterator[tuple[ReferencedFile, CheckedFile]]:
+        size_of = partial(_work_of, quick=quick)
+        batches = batches_of(files, size_of, _BYTES_OF_A_TASK)
+        title = f"sleeper: verify {table.name}, files"
+        for batch, results in run_batches(spark, batches, run, title=title):
+            yield from zip(batch, results, strict=True)
+
+    return first_looks
+
+
+def _work_of(file: ReferencedFile, *, quick: bool) -> int:
+    return _FILE_BYTES if quick else max(_FILE_BYTES, file.references[0].size_bytes or 0)
+
+
+def _check_files(
+    files: Sequence[ReferencedFile],
+    *,
+    objects: Objects,
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    quick: bool,
+) -> list[CheckedFile]:
+    checker = FileChecker(objects, schema, arrow_schema, quick=quick)
+    return [*map(checker.check, files)]
 
 
 def _referenced(name: str, state: TableState) -> ReferencedFile:
@@ -337,23 +421,6 @@ def _overlap(file: ReferencedFile, partition_id: str, what: str) -> Finding:
         filename=file.filename,
         partition_id=partition_id,
     )
-
-
-def _at_once(
-    check: Callable[[str], CheckedFile | None], names: Iterable[str], threads: int
-) -> Iterator[CheckedFile | None]:
-    """Yield results in order; only a few files wait for a thread."""
-    remaining = iter(names)
-    with ThreadPoolExecutor(threads, thread_name_prefix="sleeper-verify") as pool:
-        running: deque[Future[CheckedFile | None]] = deque()
-        try:
-            running += (pool.submit(check, name) for name in islice(remaining, _AHEAD * threads))
-            while running:
-                yield running.popleft().result()
-                running += (pool.submit(check, name) for name in islice(remaining, 1))
-        finally:
-            for each in running:
-                each.cancel()
 
 
 def verify_folder(

@@ -169,6 +169,17 @@ class Sketches:
         )
         return least, median, most
 
+    def cut_points(self, dimension: int, inside: Range, parts: int) -> list[Any]:
+        """Return values that cut the rows of a range into about equal parts, ascending.
+
+        They are above the minimum of the range; fewer than `parts` - 1 if values repeat.
+        """
+        low = self.rank(dimension, inside.min)
+        high = 1.0 if inside.max is None else self.rank(dimension, inside.max)
+        fractions = (low + (high - low) * part / parts for part in range(1, parts))
+        values = dict.fromkeys(self.quantile(dimension, each) for each in fractions)
+        return [value for value in values if value in inside and value != inside.min]
+
     def next_above(self, dimension: int, inside: Range, value: Any) -> Any | None:
         """Return the least sketched value of a row key field above `value`; None without one."""
         known = self.distributions[dimension]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from sleeper.interfaces.cli.options import on_table
+from sleeper.interfaces.cli.options import on_table_with_spark
 from sleeper.interfaces.cli.present import (
     claim_line,
     claim_text,
@@ -44,7 +45,7 @@ from sleeper.tables.table import Table
     metavar="[JOB]",
     help="Release the files that JOB, or every job, has claimed; do nothing else.",
 )
-@on_table
+@on_table_with_spark
 def compact(
     opened: Table,
     *,
@@ -52,6 +53,7 @@ def compact(
     workers: int,
     explain: bool,
     released_job: str | None,
+    spark: Any,
     as_json: bool,
 ) -> None:
     """Merge files of TABLE, so that queries read fewer of them.
@@ -66,6 +68,7 @@ def compact(
     \b
     Examples:
         sleeper compact flights --workers 4
+        sleeper compact flights --spark --master spark://host:7077
         sleeper compact flights --all-files --explain
         sleeper compact flights --release
     """
@@ -77,7 +80,7 @@ def compact(
         _explain_compaction(planned, opened.claims(), as_json=as_json)
         return
     with progress_of(f"compacting {opened.name}", "jobs") as progress:
-        run = opened.compact(all_files=all_files, workers=workers, progress=progress)
+        run = opened.compact(all_files=all_files, workers=workers, spark=spark, progress=progress)
     if as_json:
         print_json(run)
     else:

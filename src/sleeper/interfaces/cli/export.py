@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import click
 
@@ -15,6 +17,7 @@ from sleeper.interfaces.cli.options import (
     instance_option,
     json_option,
     ranges_option,
+    spark_options,
 )
 from sleeper.interfaces.cli.present import counted, print_json, progress_of, say
 from sleeper.interfaces.cli.query import Question, prefixes_option
@@ -27,6 +30,7 @@ from sleeper.interfaces.cli.query import Question, prefixes_option
 @prefixes_option
 @columns_option
 @as_of_option
+@spark_options
 @instance_option
 @json_option
 def export(
@@ -37,6 +41,7 @@ def export(
     columns: tuple[str, ...],
     as_of: int | datetime | None,
     instance: str,
+    session: Callable[[str], Any],
     as_json: bool,
 ) -> None:
     """Write rows of TABLE to Parquet files in TARGET, in key order; all without options.
@@ -57,6 +62,7 @@ def export(
         sleeper ingest copy exported/      # copies the rows to another table
     """
     opened = connect(instance).table(table)
+    spark = session(instance)
     question = Question(keys=(), ranges=ranges, prefixes=prefixes, keys_file=None, where=None)
     with progress_of(f"export {table}", "files") as progress:
         result = opened.export(
@@ -64,6 +70,7 @@ def export(
             **question.arguments(opened.schema),
             columns=column_names(opened.schema, columns),
             as_of=as_of,
+            spark=spark,
             progress=progress,
         )
     if as_json:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from sleeper.interfaces.cli.options import on_table
+from sleeper.interfaces.cli.options import on_table_with_spark
 from sleeper.interfaces.cli.present import (
     counted,
     print_json,
@@ -21,8 +23,8 @@ from sleeper.tables.table import Table
 @click.option(
     "--force", is_flag=True, help="Delete without delay; use it only if nobody reads the table."
 )
-@on_table
-def gc(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
+@on_table_with_spark
+def gc(opened: Table, *, dry_run: bool, force: bool, spark: Any, as_json: bool) -> None:
     """Delete files that TABLE no longer references.
 
     They are kept for sleeper.table.gc.delay.minutes, which must be longer than any
@@ -42,7 +44,9 @@ def gc(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
         say(f"{counted(len(names), 'file')} of {opened.name} would be deleted")
         return
     with progress_of(f"collecting garbage of {opened.name}", "files") as progress:
-        run = opened.collect_garbage(force=force, progress=lambda deleted: progress(deleted, None))
+        run = opened.collect_garbage(
+            force=force, spark=spark, progress=lambda deleted: progress(deleted, None)
+        )
     if as_json:
         print_json(run)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.instance.instance import Instance
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.connection import connect
 from sleeper.model.csv_options import CsvOptions
@@ -143,6 +145,56 @@ def on_table(run: Callable[..., None]) -> Callable[..., None]:
 
     return click.argument("table", shell_complete=complete_tables)(
         instance_option(json_option(opened))
+    )
+
+
+_SPARK_OPTIONS = (
+    click.option("--spark", "on_spark", is_flag=True, help="Do the work over files on Spark."),
+    click.option("--master", metavar="URL", help="Which Spark: local[4], spark://host:7077, ..."),
+    click.option("--conf", "settings", multiple=True, metavar="K=V", help="A setting of Spark."),
+)
+
+
+def spark_options(run: F) -> F:
+    """Give a command the options --spark, --master and --conf: it is called with `session`.
+
+    That is a function that returns a session for an instance by its URL, or None if none of the
+    options is given.
+    """
+
+    @wraps(run)
+    def called(
+        *args: Any, on_spark: bool, master: str | None, settings: tuple[str, ...], **asked: Any
+    ) -> Any:
+        def session(instance: str) -> Any:
+            if not (on_spark or master or settings):
+                return None
+            opened = connect(instance)
+            if not isinstance(opened, Instance):
+                raise click.UsageError(
+                    "--spark does the work in this process: name the instance itself, not a server"
+                )
+            # Our code passes no pandas frame to Spark.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+            return opened.spark_session(master=master, conf=dict(split_pairs(settings, "--conf")))
+
+        return run(*args, session=session, **asked)
+
+    for option in reversed(_SPARK_OPTIONS):
+        called = option(called)
+    return cast("F", called)
+
+
+def on_table_with_spark(run: Callable[..., None]) -> Callable[..., None]:
+    """Give a command what `on_table` gives it and `spark_options`; it is called with `spark`."""
+
+    @wraps(run)
+    def opened(table: str, instance: str, session: Callable[[str], Any], **asked: Any) -> None:
+        found = connect(instance).table(table)
+        run(found, spark=session(instance), **asked)
+
+    return click.argument("table", shell_complete=complete_tables)(
+        spark_options(instance_option(json_option(opened)))
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from sleeper.interfaces.cli.options import on_table
+from sleeper.interfaces.cli.options import on_table_with_spark
 from sleeper.interfaces.cli.present import (
     print_grid,
     print_json,
@@ -15,8 +17,8 @@ from sleeper.tables.table import Table
 
 @click.command()
 @click.option("--explain", is_flag=True, help="Show which leaves would be split; do nothing.")
-@on_table
-def split(opened: Table, *, explain: bool, as_json: bool) -> None:
+@on_table_with_spark
+def split(opened: Table, *, explain: bool, spark: Any, as_json: bool) -> None:
     """Split large leaf partitions of TABLE.
 
     A leaf with at least sleeper.table.partition.splitting.threshold rows is split
@@ -45,7 +47,7 @@ def split(opened: Table, *, explain: bool, as_json: bool) -> None:
             ],
         )
         return
-    results = opened.split_partitions()
+    results = opened.split_partitions(spark=spark)
     if as_json:
         print_json(results)
         return

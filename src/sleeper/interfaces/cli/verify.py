@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from sleeper.instance.instance import connect
 from sleeper.instance.verify import InstanceVerifySummary
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.options import json_option
+from sleeper.interfaces.cli.options import json_option, spark_options
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, warn
 from sleeper.tables.verify import VerifySummary
@@ -29,9 +32,16 @@ from sleeper.tables.verify import VerifySummary
     is_flag=True,
     help="Read logs only: name every entry that was changed after it was written.",
 )
+@spark_options
 @json_option
 def verify(
-    what: tuple[str, ...], instance: str | None, *, quick: bool, chain: bool, as_json: bool
+    what: tuple[str, ...],
+    instance: str | None,
+    *,
+    quick: bool,
+    chain: bool,
+    session: Callable[[str], Any],
+    as_json: bool,
 ) -> None:
     """Check everything that is stored of an instance, or of tables; change nothing.
 
@@ -53,11 +63,13 @@ def verify(
         sleeper verify /data/demo --chain
     """
     url, tables = _chosen(what, instance)
+    spark = session(url)
     with connect(url) as opened, progress_of("verifying", "files") as progress:
         found = opened.verify(
             tables or None,
             quick=quick,
             chain=chain,
+            spark=spark,
             progress=lambda _, done, total: progress(done, total),
         )
     if as_json:

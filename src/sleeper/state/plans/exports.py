@@ -1,12 +1,18 @@
-"""Plans an export: which leaves are written to which file. Pure."""
+"""Plans an export: which leaves are written to which file. Pure.
+
+Small neighbouring leaves share a file, and a large leaf is cut into several, in key order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
+from sleeper.model.partitions import Partition
 from sleeper.model.queries import LeafQuery, checked_columns
-from sleeper.model.ranges import Region
+from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
 from sleeper.state.plans.queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
@@ -14,7 +20,23 @@ from sleeper.state.table_state import TableState
 PART_ROWS = 1_000_000
 """Neighbouring leaves with fewer rows than this are written to one file."""
 
+CUT_ROWS = 4_000_000
+"""A leaf with twice as many rows or more is cut into files of about so many."""
+
 _DIGITS_MIN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafToCut:
+    """A leaf that is written to several files.
+
+    Attributes:
+        leaf: The leaf.
+        parts: How many files.
+    """
+
+    leaf: Partition
+    parts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +45,8 @@ class PlannedPart:
 
     Attributes:
         name: Its name; names of parts sort in key order.
-        groups: Leaves to read, in the groups of `plan_leaf_queries`.
+        groups: Leaves to read, in the groups of `plan_leaf_queries`; of a leaf that is cut, the
+            regions of one part.
     """
 
     name: str
@@ -46,6 +69,20 @@ class ExportPlan:
     parts: tuple[PlannedPart, ...]
 
 
+def leaves_to_cut(
+    state: TableState, regions: Sequence[Region], *, cut_rows: int = CUT_ROWS
+) -> Iterator[LeafToCut]:
+    """Yield the leaves of an export that are so large that they are cut, in key order.
+
+    Leaves that interleave with others are not: the rows of all of them are merged.
+    """
+    for group in plan_leaf_queries(state, regions):
+        row_count = sum(_rows_of(state, leaf) for leaf in group)
+        if len(group) == 1 and row_count >= 2 * cut_rows:
+            leaf = state.partition(group[0].leaf_id)
+            yield LeafToCut(leaf=leaf, parts=row_count // cut_rows)
+
+
 def plan_export(
     state: TableState,
     schema: Schema,
@@ -53,6 +90,7 @@ def plan_export(
     *,
     columns: Sequence[str] | None = None,
     part_rows: int = PART_ROWS,
+    cuts: Mapping[str, Sequence[Any]] | None = None,
 ) -> ExportPlan:
     """Plan an export of the rows inside any of `regions`, each once.
 
@@ -63,11 +101,13 @@ def plan_export(
         columns: The columns to write, in this order; None for all.
         part_rows: Neighbouring leaves are written to one file until it has about this many rows.
             A group of leaves is never divided.
+        cuts: For leaves that are cut, by id, the values of the first row key at which a file
+            ends and the next begins, ascending.
 
     Raises:
         QueryInvalid: a column is unknown or named twice.
     """
-    packed = [*_packed(state, regions, part_rows)] or [()]
+    packed = [*_packed(state, regions, part_rows, cuts or {})] or [()]
     digits = max(_DIGITS_MIN, len(str(len(packed) - 1)))
     return ExportPlan(
         transaction=state.number,
@@ -80,12 +120,21 @@ def plan_export(
 
 
 def _packed(
-    state: TableState, regions: Sequence[Region], part_rows: int
+    state: TableState,
+    regions: Sequence[Region],
+    part_rows: int,
+    cuts: Mapping[str, Sequence[Any]],
 ) -> Iterator[tuple[Sequence[LeafQuery], ...]]:
     """Yield groups of leaves for each file; neighbours are joined until they have enough rows."""
     together: list[Sequence[LeafQuery]] = []
     row_count = 0
     for group in plan_leaf_queries(state, regions):
+        if len(group) == 1 and group[0].leaf_id in cuts:
+            if together:
+                yield tuple(together)
+                together, row_count = [], 0
+            yield from (([part],) for part in _cut(group[0], cuts[group[0].leaf_id]))
+            continue
         together.append(group)
         row_count += sum(_rows_of(state, leaf) for leaf in group)
         if row_count >= part_rows:
@@ -93,6 +142,18 @@ def _packed(
             together, row_count = [], 0
     if together:
         yield tuple(together)
+
+
+def _cut(query: LeafQuery, values: Sequence[Any]) -> Iterator[LeafQuery]:
+    """Yield the parts of a leaf that have any of the requested regions, in key order."""
+    least = min(region.ranges[0].min for region in query.regions)
+    inside = [value for value in values if value > least]
+    for low, high in pairwise([least, *inside, None]):
+        part = Range(low, high)
+        shared = [(region, region.ranges[0].intersection(part)) for region in query.regions]
+        regions = [region.with_range(0, both) for region, both in shared if both is not None]
+        if regions:
+            yield replace(query, regions=tuple(regions))
 
 
 def _rows_of(state: TableState, leaf: LeafQuery) -> int:

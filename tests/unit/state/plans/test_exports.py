@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sleeper.errors import QueryInvalid
 from sleeper.model.partitions import tree_from_split_points
-from sleeper.model.ranges import whole_region
+from sleeper.model.ranges import Range, whole_region
 from sleeper.state.file_references import FileReferences
-from sleeper.state.plans.exports import plan_export
+from sleeper.state.plans.exports import leaves_to_cut, plan_export
 from sleeper.state.plans.queries import plan_leaf_queries
 from sleeper.state.table_state import CommittedJobs, TableState
 from tests.unit.state.small_tables import NOON, SCHEMA, ref
@@ -51,6 +51,44 @@ def test_a_large_leaf_has_a_part_of_its_own():
     assert shared(plan) == ["0.parquet+1.parquet", "2.parquet+3.parquet+4.parquet"]
     assert [part.name for part in plan.parts] == ["part-00000.parquet", "part-00001.parquet"]
     assert (plan.transaction, plan.columns) == (7, ("n",))
+
+
+def test_a_leaf_with_cuts_has_a_part_for_each_of_its_ranges():
+    """Neighbours before it end their part, and those behind begin another: the order stays."""
+    state = leaves_of(5, 300, 5)
+    (large,) = leaves_to_cut(state, EVERYTHING, cut_rows=90)
+    cuts = {large.leaf.partition_id: [13, 17]}
+
+    plan = plan_export(state, SCHEMA, EVERYTHING, part_rows=100, cuts=cuts)
+    asked = [whole_region(SCHEMA).with_range(0, Range(14, 25))]
+    narrow = plan_export(state, SCHEMA, asked, part_rows=100, cuts=cuts)
+
+    assert (large.leaf.region.ranges[0], large.parts) == (Range(10, 20), 3)
+    assert ranges_of(plan)[1:4] == [[(10, 13)], [(13, 17)], [(17, 20)]]
+    assert (len(plan.parts), len(shared(plan))) == (5, 5)
+    assert ranges_of(narrow) == [[(14, 17)], [(17, 20)], [(20, 25)]]
+
+
+def ranges_of(plan):
+    """The ranges of the first row key that each part reads."""
+    return [
+        [
+            (region.ranges[0].min, region.ranges[0].max)
+            for group in part.groups
+            for leaf in group
+            for region in leaf.regions
+        ]
+        for part in plan.parts
+    ]
+
+
+def test_a_leaf_of_less_than_two_parts_is_not_cut():
+    """So no part is much smaller than the others."""
+    state = leaves_of(179, 180, 0)
+
+    found = [*leaves_to_cut(state, EVERYTHING, cut_rows=90)]
+
+    assert [(each.leaf.region.ranges[0].min, each.parts) for each in found] == [(10, 2)]
 
 
 def test_rows_of_an_ancestor_are_guessed_by_halves():
