@@ -72,6 +72,8 @@ _TASKS_PER_CORE = 3
 _TASKS_IN_CLOSURE = 1000  # which takes 200 kB; of more, each task gets its own part alone
 _CHECKS_AT_ONCE = 64
 _SPLIT_BYTES_MIN = 256 << 20
+_FRAME_EXPANSION = 3  # of rows, as a multiple of what Spark estimates
+_ROW_GROWTH = 20  # of rows, as a multiple of the least that they can have
 _TEXT_BYTES = 8  # of a value without a fixed width, at least
 _STAGES = ("read and sort", "write")
 _STAGES_OF_TWO_LEVELS = ("read and sort", "sort into buckets", "write")
@@ -260,14 +262,22 @@ def known_frame(
     *,
     cores: int,
 ) -> ImportInput:
-    """Return what is known of an import of a DataFrame, for its plan."""
+    """Return what is known of an import of a DataFrame, for its plan.
+
+    Spark's estimate counts files as they are compressed, so rows are taken to be three times as
+    large; where they were counted, within what so many rows can have.
+    """
     row_bytes = _least_row_bytes(target.schema)
+    size_bytes = _FRAME_EXPANSION * size.size_bytes if size.is_estimated else size.size_bytes
     row_count = size.row_count
     if row_count is None:
-        row_count = max(1, size.size_bytes // row_bytes)
+        row_count = max(1, size_bytes // row_bytes)
+    else:
+        least = row_count * row_bytes
+        size_bytes = max(least, min(size_bytes, _ROW_GROWTH * least))
     heaviest = max((each.row_count for each in (samples or {}).values()), default=0)
     return ImportInput(
-        size_bytes=max(size.size_bytes, row_count * row_bytes),
+        size_bytes=size_bytes,
         row_count=row_count,
         files=0,
         row_groups=size.partitions,

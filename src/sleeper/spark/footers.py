@@ -61,12 +61,12 @@ def read_footers(
         ignore_extra_columns=ignore_extra_columns,
     )
     with reraise_worker_errors():
-        results = (
+        rows_back = (
             one_task_a_row(spark, rows)
             .mapInArrow(encode_errors(_read_parts(check)), "number int, groups binary")
-            .toArrow()
+            .collect()
         )
-    packed = dict(zip(*(column.to_pylist() for column in results.columns), strict=True))
+    packed = {row["number"]: row["groups"] for row in rows_back}
     return joined_row_groups(packed.pop(number) for number in range(len(parts)))
 
 

@@ -48,6 +48,7 @@ FILES_CHECKED = 10_000
 
 _SHORT_TASK_BYTES = _GIB  # where cores would have no work, tasks are no larger
 _TASKS_PER_CORE = 3
+_MAP_TASKS_PER_CORE = 8  # they sort in pieces, so that larger ones need no more memory
 _LEAF_FAR_LARGER = 1.5  # times a bucket: such a leaf is cut
 _PIECE_BLOCK_BYTES = 128 << 10  # of a sorted piece, for one bucket: less is mostly headers
 _SORTING = 3  # memory for sorting, as a multiple of the rows
@@ -195,7 +196,8 @@ def _leaves(known: ImportInput) -> int:
 def _map_tasks(known: ImportInput, size: int, task_bytes: int) -> int:
     if known.files == 0:  # Spark has divided a DataFrame already
         return min(max(1, known.row_groups), FRAME_TASKS_MAX)
-    return min(_parts(size, task_bytes), max(1, known.row_groups))
+    share = min(TASK_BYTES_MAX, size // (_MAP_TASKS_PER_CORE * max(1, known.cores)))
+    return min(_parts(size, max(task_bytes, share)), max(1, known.row_groups))
 
 
 def _balanced(size: int, cores: int) -> int:

@@ -212,8 +212,8 @@ class Table(TableHandle, WholeTable):
         """Return how Spark would import data, as text: tasks, blocks, bytes, memory, seconds.
 
         Nothing is imported. Footers of files are read, and keys are sampled if the table has leaves
-        enough. Of a DataFrame nothing is evaluated: its size is Spark's estimate, which counts
-        files as they are compressed.
+        enough. Of a DataFrame nothing is evaluated: its size is three times Spark's estimate,
+        which counts files as they are compressed.
 
         Args:
             data: Parquet files, or a Spark DataFrame.

@@ -125,6 +125,14 @@ BUGS = (
         tests=("tests/unit/spark/block_shuffle/test_map_tasks.py", "-k", "second_level"),
     ),
     Bug(
+        name="estimate-of-a-join-believed",
+        breaks="A join of a thousand rows is divided as if it had terabytes.",
+        module="spark/bulk_import.py",
+        right="max(least, min(size_bytes, _ROW_GROWTH * least))",
+        wrong="max(least, size_bytes)",
+        tests=("tests/unit/spark/test_known_frame.py",),
+    ),
+    Bug(
         name="files-of-one-machine-not-looked-for",
         breaks="A machine with a disk of its own is not noticed where another wrote more files.",
         module="spark/bulk_import.py",

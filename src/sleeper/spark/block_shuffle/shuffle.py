@@ -229,10 +229,9 @@ def through_shuffle(
             "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{split_bytes}b",
         }
     with session_settings(spark, settings), reraise_worker_errors():
-        results = shuffled.mapInArrow(encode_errors(write), RESULT_COLUMNS).toArrow()
-    for batch in results.to_batches():
-        for bucket, result in zip(*(column.to_pylist() for column in batch), strict=True):
-            yield bucket, pickle.loads(result)  # noqa: S301 - written by our own task
+        results = shuffled.mapInArrow(encode_errors(write), RESULT_COLUMNS).collect()
+    for row in results:
+        yield row["bucket"], pickle.loads(row["result"])  # noqa: S301 - written by our own task
 
 
 _BATCH_ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
