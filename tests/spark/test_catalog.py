@@ -188,6 +188,30 @@ class TestReading:
         assert spark.table("house.changing").collect() == []
         assert spark.table("house.changing").count() == 0
 
+    @pytest.mark.every_spark
+    def test_a_field_of_a_struct_is_no_column_with_a_dot(self, spark, instance):
+        """
+        Given a row key called `s.x` and a struct `s` with a field `x`, when each is compared, then
+        the other is not: leaves and row groups are chosen by neither's namesake.
+        """
+        field = pa.struct([("x", pa.string()), ("y`.`z", pa.float64())])
+        columns = pa.schema([("s", field), ("s.x", pa.string()), ("y`.`z", pa.string())])
+        table = instance.create_table("dots", columns, row_keys=["s.x"], split_points=["m"])
+        table.ingest([{"s": {"x": "z", "y`.`z": math.nan}, "s.x": "a", "y`.`z": "q"}])
+        table.ingest([{"s": {"x": "b", "y`.`z": 1.0}, "s.x": "x", "y`.`z": "r"}])
+        dots = spark.table("house.dots")
+
+        for condition, found in {
+            "s.x = 'z'": ["a"],
+            "s.x IN ('b')": ["x"],
+            "`s.x` = 'x'": ["x"],
+            "`s.x` < 'b' AND s.x > 'b'": ["a"],
+            "s.`y``.``z` > 5": ["a"],
+            "`y``.``z` = 'r'": ["x"],
+        }.items():
+            assert [row[0] for row in dots.filter(condition).select("`s.x`").collect()] == found
+        instance.delete_table("dots")
+
     def test_regions_may_be_named(self, spark):
         """The option of the data source works; others are refused by name."""
         named = spark.read.option("regions", '[{"id": {"min": "b", "max": "k"}}]')

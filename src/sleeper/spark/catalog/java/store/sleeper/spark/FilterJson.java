@@ -73,14 +73,16 @@ final class FilterJson {
             for (Object value : ((In) filter).values()) {
                 values.add(value(value));
             }
-            return values.contains(null) ? null : listOf("in", SparkInternals.column(((In) filter).attribute()), values);
+            String column = SparkInternals.column(((In) filter).attribute());
+            return column == null || values.contains(null) ? null : listOf("in", column, values);
         }
         return null;
     }
 
     private static Object comparison(String operator, String attribute, Object value) {
         Object json = value(value);
-        return json == null ? null : listOf(operator, SparkInternals.column(attribute), json);
+        String column = SparkInternals.column(attribute);
+        return column == null || json == null ? null : listOf(operator, column, json);
     }
 
     private static Object value(Object value) {

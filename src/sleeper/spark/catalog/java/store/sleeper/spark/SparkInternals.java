@@ -123,7 +123,7 @@ final class SparkInternals {
 
     private static boolean hasNoNaN(StructType schema, String column) {
         for (StructField field : schema.fields()) {
-            if (field.name().equals(column)) {
+            if (field.name().equals(column)) { // never, if it is null
                 DataType type = field.dataType();
                 return !(type instanceof FloatType || type instanceof DoubleType || type instanceof ArrayType);
             }
@@ -149,12 +149,13 @@ final class SparkInternals {
         };
     }
 
-    /** The column that a filter names; Spark writes odd names in backquotes. */
+    /** The column that a filter names; null for a field of a struct, which Spark writes with a dot. */
     static String column(String attribute) {
-        if (attribute.length() > 1 && attribute.startsWith("`") && attribute.endsWith("`")) {
-            return attribute.substring(1, attribute.length() - 1).replace("``", "`");
+        if (!attribute.startsWith("`")) { // Spark writes odd names, with dots too, in backquotes
+            return attribute.contains(".") ? null : attribute;
         }
-        return attribute;
+        String name = attribute.substring(1, attribute.length() - 1);
+        return name.replace("``", "").contains("`") ? null : name.replace("``", "`");
     }
 
     // ---------------------------------------------------------------- settings
