@@ -256,6 +256,32 @@ class TestGarbage:
         assert table.count() == 10
 
 
+def test_a_moved_instance_is_published_anew(instance, table, tmp_path):
+    """Paths are absolute in Iceberg: publishing notices that they lead elsewhere."""
+    table.ingest(rows(0, 10))
+    before = table.publish("iceberg")
+    instance.close()
+    Path(instance.url).rename(tmp_path / "moved")
+    moved = sleeper.connect(tmp_path / "moved").table("people")
+
+    done = moved.publish("iceberg")
+
+    assert (done.is_new, done.version) == (True, 1)
+    assert done.location != before.location
+    assert seen(done.location) == [*range(10)]
+
+
+def test_a_deleted_table_leaves_nothing(instance, table):
+    """What was published goes with the table (PUB-7)."""
+    table.ingest(rows(0, 10))
+    folder = Path(table.publish("iceberg").location.removeprefix("file://")).parent
+    table.publish("delta")
+
+    instance.delete_table("people")
+
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+
+
 def test_verify_finds_what_others_did_to_the_metadata(table):
     """A manifest that is gone is a finding (PUB-6)."""
     table.ingest(rows(0, 10))
