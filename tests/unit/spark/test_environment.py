@@ -29,7 +29,13 @@ def build(folder: Path, **changes):
     entry.write_text("import wheat; print(wheat.GRAINS)\n")
     jar = folder / "wheat.jar"
     jar.write_bytes(b"classes")
-    needed = {"packages": [package], "entry": entry, "jar": jar, "requirements": []}
+    needed = {
+        "packages": [package],
+        "entry": entry,
+        "jar": jar,
+        "release": "7.1",
+        "requirements": [],
+    }
     return build_environment(folder / "out", **{**needed, "python": HERE, **changes})
 
 
@@ -71,6 +77,18 @@ class TestArchive:
 
         assert done.stdout == f"{tmp_path / 'e'}/lib:pyspark.zip\n", done.stderr
 
+    def test_its_packages_say_which_version_they_are(self, tmp_path):
+        """A driver that reads by the data source compares it with that of the workers."""
+        made = build(tmp_path, release="8.2")
+        with tarfile.open(made.archive) as tar:
+            tar.extractall(tmp_path / "e", filter="data")
+        show = "from importlib.metadata import version; print(version('sleeper-store'))"
+        bare = {"PATH": str(Path(sys.executable).parent) + ":/usr/bin:/bin"}
+
+        done = run(tmp_path / "e/bin/python", "-c", show, env=bare)
+
+        assert done.stdout == "8.2\n", done.stderr
+
     def test_another_python_is_told(self, tmp_path):
         """Wheels are for one version; the message names it and the machine."""
         made = build(tmp_path, python="3.99")
@@ -90,7 +108,8 @@ class TestArchive:
         assert second.read_bytes() == first
         with tarfile.open(second) as tar:
             assert sorted(tar.getnames()) == [
-                *("bin", "bin/python", "lib", "lib/wheat", "lib/wheat/__init__.py")
+                *("bin", "bin/python", "lib", "lib/sleeper_store-7.1.dist-info"),
+                *("lib/sleeper_store-7.1.dist-info/METADATA", "lib/wheat", "lib/wheat/__init__.py"),
             ]
 
     def test_an_old_one_is_replaced(self, tmp_path):

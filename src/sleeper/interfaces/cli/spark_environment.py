@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -49,12 +50,14 @@ def spark_environment(
         aws s3 cp --recursive sleeper-environment s3://bucket/sleeper-environment
     """
     code = Path(bulk_import_job.__file__).parents[1]
+    requirements = sleeper_requirements(extras)
     made = build_environment(
         folder,
         packages=[code, code.parent / "pyspark_sleeper"],
         jar=Path(catalog_jar()),
         entry=Path(bulk_import_job.__file__),
-        requirements=sleeper_requirements(extras),
+        release=version("sleeper-store"),
+        requirements=requirements,
         python=python,
         architecture=architecture,
     )

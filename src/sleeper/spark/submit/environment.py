@@ -27,6 +27,7 @@ from sleeper.spark.submit.request import ARCHIVE, ENTRY
 # Amazon Linux 2023 has glibc 2.34; wheels for an older one run there too.
 _GLIBC_MINORS = range(34, 16, -1)
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
+_DISTRIBUTION = "sleeper-store"
 _COMPRESSION = 3  # wheels hardly get smaller by more
 
 _STARTER = """\
@@ -66,6 +67,7 @@ def build_environment(
     packages: Sequence[Path],
     entry: Path,
     jar: Path,
+    release: str,
     requirements: Sequence[str],
     python: str = "3.11",
     architecture: str = "x86_64",
@@ -80,6 +82,8 @@ def build_environment(
             data source.
         entry: The entry script.
         jar: The jar of Spark's catalog.
+        release: The version of Sleeper, which its packages are to say of themselves: a driver
+            compares it with that of the workers.
         requirements: What Sleeper needs, as pip names it.
         python: The cluster's version of Python.
         architecture: The cluster's processors: x86_64 or arm64.
@@ -100,6 +104,11 @@ def build_environment(
         no_bytecode = shutil.ignore_patterns("__pycache__")
         for package in packages:
             shutil.copytree(package, library / package.name, ignore=no_bytecode)
+        information = library / f"{_DISTRIBUTION.replace('-', '_')}-{release}.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(
+            f"Metadata-Version: 2.4\nName: {_DISTRIBUTION}\nVersion: {release}\n"
+        )
         starter = root / "bin" / "python"
         starter.parent.mkdir()
         starter.write_text(_STARTER.format(python=python))
@@ -125,10 +134,10 @@ def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
     asked_for = [*extras]
     wanted = {f"extra == '{extra}'" for extra in asked_for}
     try:
-        known = metadata("sleeper-store").get_all("Provides-Extra") or []
+        known = metadata(_DISTRIBUTION).get_all("Provides-Extra") or []
         if unknown := [extra for extra in asked_for if extra not in known]:
             raise BadRequest(f"no extra {unknown[0]!r}; there are {', '.join(sorted(known))}")
-        declared = requires("sleeper-store") or []
+        declared = requires(_DISTRIBUTION) or []
         pairs = [text.replace('"', "'").partition(";")[::2] for text in declared]
         names = [
             asked.split(">")[0].strip()
