@@ -300,3 +300,17 @@ def test_jobs_that_end_together_have_one_commit(spark, tmp_path, monkeypatch):
     assert [each.rows_read for each in done.jobs] == [5, 5, 3]  # the largest come first
     assert content(table) == before
     check_files(table, tmp_path / "instance")
+
+
+@pytest.mark.skipif(KIND != "classic", reason="Connect has no job descriptions")
+def test_spark_shows_what_its_jobs_read(spark, tmp_path):
+    """Its columns of input and output count what the JVM reads, so the description tells it."""
+    table = table_in(tmp_path, points=("m",))
+    table.compact(all_files=True, spark=spark)
+
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    told = [jobs.apply(number).description() for number in range(jobs.size())]
+
+    about = {text.get().rpartition(", MB ")[0] for text in told if text.isDefined()}
+    wanted = [f"sleeper: compact t: leaves 1, files 3, rows {rows}" for rows in (5, 8)]
+    assert about >= {*wanted}
