@@ -253,3 +253,8 @@ def questions(draw, kind: Kind, rows: list[Row]) -> Question:
         some = draw(st.lists(regions(kind), min_size=1, max_size=3))
         return Question({"regions": some}, lambda row: any(in_region(kind, r, row) for r in some))
     return Question({}, lambda row: True)
+
+
+def deletions(kind: Kind, rows: list[Row]) -> st.SearchStrategy[Question]:
+    """What a deletion is asked by: a question that names some keys."""
+    return questions(kind, rows).filter(lambda question: any(question.asked.values()))

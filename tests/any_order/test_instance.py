@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 )
 
 from sleeper.errors import (
+    BadRequest,
     CommitRefused,
     QueryInvalid,
     TableAlreadyExists,
@@ -38,7 +39,7 @@ from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles, ReferencePush, SplitFileReferences
 from sleeper.state.transactions.partitions import ExtendPartitionTree, SplitPartition
 from sleeper.storage.memory import MemoryObjects
-from tests.any_order.instance_model import KINDS, Kind, TableModel, questions
+from tests.any_order.instance_model import KINDS, Kind, TableModel, deletions, questions
 from tests.any_order.whole_instance import (
     NOON,
     as_tuples,
@@ -71,7 +72,7 @@ PROCESSES = st.integers(0, 1)
 JOBS = st.none() | st.sampled_from(["job-1", "job-2", "job-3"])
 ORPHAN_AGE = timedelta(days=3)
 WAITS = [timedelta(minutes=1), timedelta(hours=2), timedelta(days=20)]
-BEGINNINGS = ("", "garbage", "deletion", "snapshot", "large leaf", *"jsmr")
+BEGINNINGS = ("", "garbage", "deletion", "snapshot", "large leaf", *"jsmrd")
 
 
 class AnyOrderOnAnInstance(RuleBasedStateMachine):
@@ -166,7 +167,11 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
                 self.instances[who].create_table(name, kind.arrow_schema, **arguments)
             return
         table = self.instances[who].create_table(name, kind.arrow_schema, **arguments)
-        self.tables[name] = TableModel(kind, table.table_id, settings=wanted)
+        model = TableModel(kind, table.table_id, settings=wanted)
+        self.tables[name] = model
+        if data.draw(st.booleans(), label="format 2"):
+            table.upgrade()
+            model.advance()
         self.handles[who][table.table_id] = table
         self.note("create")
 
@@ -303,7 +308,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         self.check_ingested(result, model, rows, job_id, model.number)
 
     @precondition(lambda self: self.tables)
-    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssrrmm"))
+    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssrrmmd"))
     def ingest_while(self, data, who, job_id, other):
         """While one process reads its input, the other commits: to the plan it made before."""
         name, model = self.choose(data)
@@ -325,6 +330,8 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
                 self.split_leaf(data, theirs, model)
             elif other == "m":
                 self.merge_small(theirs, model, 1000)
+            elif other == "d":
+                self.delete_some(data, theirs, model)
             else:
                 has_files = not theirs.state().has_no_files
                 points = sorted(model.kind.domains[0][1:3])
@@ -345,6 +352,30 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         leaves = {leaf.partition_id for leaf in theirs.state().leaf_partitions()}
         if other != "m" or old_leaves - leaves:
             self.note(f"ingest while {other}")
+
+    # ------------------------------------------------------------ rows deleted
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data(), who=PROCESSES)
+    def delete_rows(self, data, who):
+        """Rows inside of some keys or ranges go; those that come later stay."""
+        name, model = self.choose_full(data)
+        self.delete_some(data, self.handle(who, name), model)
+
+    def delete_some(self, data, table, model):
+        question = data.draw(deletions(model.kind, model.rows), label="deletion")
+        if table.refresh() and table.state().format < 2:
+            with pytest.raises(BadRequest, match="table upgrade"):
+                table.delete(**question.asked)
+            return
+        has_files = not table.state().has_no_files
+        done = table.delete(**question.asked)
+        left = [row for row in model.rows if not question.wanted(row)]
+        if done.transaction > model.number:
+            assert has_files
+            model.advance(left)
+        assert (done.transaction, multiset(model.rows)) == (model.number, multiset(left))
+        self.note("delete rows")
 
     # ------------------------------------------------------------ the tree
 
@@ -720,7 +751,7 @@ WANTED = (
     *("ingest", "ingest again", "ingest refused", "split on 0", "split on 1", "push down"),
     *("ingest while j", "ingest while s", "query with rows", "deleted version"),
     *("compact", "compact in part", "split by size", "merge", "ingest while m"),
-    *("collect garbage", "sweep"),
+    *("collect garbage", "sweep", "delete rows"),
     *("query by key", "query by keys", "query by range", "query by regions", "query by nothing"),
 )
 

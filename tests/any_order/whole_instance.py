@@ -133,7 +133,8 @@ def rows_in_files(
 ) -> list[tuple[Any, ...]]:
     """I7, I11, FRF-3: read each row that is referenced, and check it is so once, in order.
 
-    Rows of a file that lie in no partition that references it were compacted into another file.
+    Rows of a file that lie in no partition that references it were compacted into another file, and
+    some may be deleted.
     """
     tree = table.state().tree
     by_file: dict[str, list[Any]] = {}
@@ -154,7 +155,18 @@ def rows_in_files(
             assert set(places) <= {1}, (filename, here, regions)
         if not any(reference.row_count_estimated for reference in references):
             assert sum(places) == sum(reference.row_count for reference in references)
-        rows += [row for row, held in zip(here, places, strict=True) if held]
+        sequence = references[0].sequence
+        gone = [
+            region
+            for delete in table.state().deletes
+            if delete.applies_to(sequence)
+            for region in delete.regions
+        ]
+        rows += [
+            row
+            for row, held in zip(here, places, strict=True)
+            if held and not any(row[:keys_wide] in region for region in gone)
+        ]
     return rows
 
 

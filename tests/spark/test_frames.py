@@ -299,3 +299,18 @@ def test_what_cannot_be_asked_is_refused_before_spark_is(spark, instance):
         table.to_spark(spark, key="a", keys=["b"])
     with pytest.raises(BadRequest, match="memory://"):
         in_memory.to_spark(spark)
+
+
+def test_deleted_rows_are_in_no_frame(spark, instance):
+    """Given a deletion, then Spark's own Parquet reader, which would read whole files, is not used
+    until the files are written anew; either way rows are those of a query.
+    """
+    table = instance.create_table("t", COUNTS, split_points=["m"])
+    table.upgrade()
+    table.ingest([{"id": key, "n": 1} for key in "abcxyz"])
+    table.delete(range={"id": ("b", "y")})
+
+    assert rows_of(table.to_spark(spark)) == rows_queried(table)
+    assert table.to_spark(spark).count() == 3
+    table.compact(all_files=True)
+    assert rows_of(table.to_spark(spark)) == rows_queried(table)

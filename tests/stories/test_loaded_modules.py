@@ -176,7 +176,7 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
     assert {name for name in loaded if name.startswith("sleeper.")} == {
         "sleeper.errors",
         *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.stderr"),
-        "sleeper.interfaces.cli.upstream_names",
+        *("sleeper.interfaces.cli.upstream_names", "sleeper.model.authors"),
     }
     assert foreign_packages(loaded) == {"click"}
     assert "importlib.metadata" not in loaded

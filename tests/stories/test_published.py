@@ -110,7 +110,7 @@ class TestVersions:
 
         assert not after.is_new
         assert after.lag > 0
-        assert "1 files have rows that are in newer files too" in after.obstacles
+        assert "1 files have rows that were deleted, or are in newer files too" in after.obstacles
         assert (before.rows, clean.rows, clean.lag) == (2600, 2600, 0)
         assert seen(clean.location)[0] == table.count() == 2600
 

@@ -17,7 +17,7 @@ it is a value that is missing by mistake, and it would read the whole table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from enum import Enum
@@ -35,6 +35,7 @@ from sleeper.model.ranges import (
     prefix_range,
     region_of,
 )
+from sleeper.model.row_deletes import regions_without
 from sleeper.model.schema import Schema
 
 RangeRequest = tuple[Any, Any] | tuple[Any, bool, Any, bool] | Range
@@ -76,6 +77,7 @@ class LeafQuery:
         leaf_id: The leaf partition.
         regions: The requested regions, intersected with the leaf's region.
         filenames: Files that the leaf or one of its ancestors references, ordered.
+        hidden: Regions of deleted rows, by file; only of files that have some.
 
     Source: rule QRY-1.
     """
@@ -83,6 +85,12 @@ class LeafQuery:
     leaf_id: str
     regions: tuple[Region, ...]
     filenames: tuple[str, ...]
+    hidden: Mapping[str, tuple[Region, ...]] = field(default_factory=dict)
+
+    def regions_of(self, filename: str) -> tuple[Region, ...]:
+        """Return the regions to read of a file: none of its deleted rows are inside."""
+        hidden = self.hidden.get(filename)
+        return self.regions if hidden is None else regions_without(self.regions, hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,8 @@ class LeafLookup:
         leaf_id: The leaf partition; of several, the first.
         key_indices: Indices of its keys in the sorted list of requested keys: a slice, or a list
             of indices if leaves interleave.
-        filenames: Files that the leaf or one of its ancestors references, ordered.
+        filenames: Files that the leaf or one of its ancestors references, ordered; none in which
+            these keys are deleted.
     """
 
     leaf_id: str

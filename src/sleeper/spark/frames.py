@@ -123,7 +123,11 @@ def parquet_files(
         s3_scheme: What the session's setting `S3_SCHEME` says, if anything.
     """
     names = table.schema.names
-    if not table.processing.is_identity or len({name.casefold() for name in names}) < len(names):
+    if (
+        state.deletes
+        or not table.processing.is_identity
+        or len({name.casefold() for name in names}) < len(names)
+    ):
         return None
     whole = _files_referenced_whole(state, leaves)
     filenames = dict.fromkeys(name for leaf in leaves for name in leaf.filenames)

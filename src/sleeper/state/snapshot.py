@@ -26,6 +26,8 @@ from sleeper.state.value_json import (
     RegionJson,
     claims_from_json,
     claims_to_json,
+    deletes_from_json,
+    deletes_to_json,
     move_from_json,
     move_to_json,
     time_from_json,
@@ -45,6 +47,7 @@ _SWEPT_KEY = b"sleeper.swept.before"  # missing if no sweep of orphans has run
 _SCHEMAS_KEY = b"sleeper.schemas"  # JSON, by id; missing in snapshots of older versions
 _MOVED_KEY = b"sleeper.moved"  # JSON; missing if the state was never moved to another store
 _DIGEST_KEY = b"sleeper.entry.digest"  # of the last entry; missing in format 1
+_DELETES_KEY = b"sleeper.deletes"  # JSON; missing where no file has deleted rows
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; missing if no leaves were merged
 
 T = TypeVar("T")
@@ -109,6 +112,9 @@ def encode_part(name: str, state: TableState, schema: Schema) -> bytes:
         merged_into = dict(state.partitions.merged) if state.partitions else {}
         about_tree = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
         schemas = {number: json.loads(each.to_json()) for number, each in state.schemas.items()}
+        if state.deletes:
+            deletes = deletes_to_json(state.deletes, schema)
+            about_tree[_DELETES_KEY] = json.dumps(deletes).encode()
         if schemas:
             about_tree[_SCHEMAS_KEY] = json.dumps(schemas).encode()
         table = _partitions_table(state.partitions, schema)
@@ -124,6 +130,7 @@ def unchanged_parts(before: TableState, after: TableState) -> frozenset[str]:
         JOBS: after.jobs is before.jobs,
         PARTITIONS: after.partitions is before.partitions
         and after.schemas == before.schemas
+        and after.deletes == before.deletes
         and after.format == before.format,
         FILES: after.files is before.files and after.claims == before.claims,
     }
@@ -282,6 +289,9 @@ def _with_partitions(state: TableState, table: Any, schema: Schema) -> TableStat
         state,
         partitions=_partitions_of(table, schema),
         schemas=_schemas_of(table),
+        deletes=deletes_from_json(
+            json.loads(table.schema.metadata.get(_DELETES_KEY, b"[]")), schema
+        ),
         format=int(table.schema.metadata[_FORMAT_KEY]),
     )
 

@@ -92,6 +92,7 @@ def differing_attributes(one: TableState, other: TableState) -> set[str]:
         "claims": bool(found.claims),
         "schemas": dict(one.schemas) != dict(other.schemas),
         "swept_before": one.swept_before != other.swept_before,
+        "deletes": one.deletes != other.deletes,
         "format": one.format != other.format,
     }
     return {name for name, differs in differing.items() if differs}

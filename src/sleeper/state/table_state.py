@@ -13,6 +13,8 @@ from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, Pa
 from sleeper.model.authors import Author
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
+from sleeper.model.ranges import Region
+from sleeper.model.row_deletes import RowDelete
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.file_references import FileReferences
@@ -41,6 +43,7 @@ class TableState:
         schemas: The table's schemas by id; empty until a version that stores them has committed.
         moved: The last move of the state to another state store; None before the first. A store
             that is not its target takes no more commits.
+        deletes: Deletions of rows that some file still has, in the order of their transactions.
         format: The format in which entries and snapshots are written; one of `FORMATS`.
         digest: The digest of the last entry, which the next one names; None in format 1, for a
             store without a log, and where the chain begins.
@@ -57,6 +60,7 @@ class TableState:
     swept_before: datetime | None = None
     schemas: Mapping[int, Schema] = field(default_factory=dict)
     moved: StateMove | None = None
+    deletes: tuple[RowDelete, ...] = ()
     format: int = 1
     digest: str | None = None
 
@@ -73,6 +77,28 @@ class TableState:
     def next_entry_time(self, storage_time: datetime) -> datetime:
         """Return the time of the next entry: the storage's time, but after the last entry's."""
         return storage_time if self.at is None else max(storage_time, self.at + _ENTRY_GAP)
+
+    def deletes_left(self, files: FileReferences, changed: Region) -> tuple[RowDelete, ...]:
+        """Return the deletions that some file has yet to obey; the others are carried out.
+
+        Args:
+            files: The files of the next state.
+            changed: Where they differ from those of this one. Other deletions stay as they are.
+        """
+        return tuple(
+            each
+            for each in self.deletes
+            if not any(region.overlaps(changed) for region in each.regions)
+            or self._is_yet_to_obey(each, files)
+        )
+
+    def _is_yet_to_obey(self, delete: RowDelete, files: FileReferences) -> bool:
+        for leaf, _ in self.tree.leaves_overlapping(delete.regions):
+            for partition in (leaf, *self.tree.ancestors(leaf.partition_id)):
+                references = files.references_on(partition.partition_id)
+                if any(delete.applies_to(each.sequence) for each in references):
+                    return True
+        return False
 
     @property
     def tree(self) -> PartitionTree:

@@ -13,6 +13,7 @@ from typing import Any
 from sleeper.model.authors import Author
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import CommittedJob, Transaction
+from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,
@@ -52,6 +53,8 @@ from sleeper.state.value_json import (
     reference_to_json,
     references_from_json,
     references_to_json,
+    regions_from_json,
+    regions_to_json,
     time_from_json,
     time_to_json,
 )
@@ -233,6 +236,14 @@ def _extend_from_json(document: Document, schema: Schema) -> ExtendPartitionTree
     )
 
 
+def _delete_rows_to_json(transaction: DeleteRows, schema: Schema) -> dict[str, Any]:
+    return {"regions": regions_to_json(transaction.regions, schema)}
+
+
+def _delete_rows_from_json(document: Document, schema: Schema) -> DeleteRows:
+    return DeleteRows(regions=regions_from_json(document, "regions", schema))
+
+
 _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]] = {
     "ADD_FILES": (AddFiles, _add_to_json, _add_from_json),
     "ASSIGN_JOB_IDS": (
@@ -249,6 +260,7 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         lambda transaction, _: {"filenames": list(transaction.filenames)},
         lambda document, _: DeleteFiles(filenames=data_files_from_json(document, "filenames")),
     ),
+    "DELETE_ROWS": (DeleteRows, _delete_rows_to_json, _delete_rows_from_json),
     "INITIALISE_PARTITIONS": (InitialisePartitions, _initialise_to_json, _initialise_from_json),
     "MERGE_PARTITIONS": (
         MergePartitions,

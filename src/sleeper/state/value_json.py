@@ -15,6 +15,7 @@ from sleeper.model.keys import key_type, value_from_json, value_to_json
 from sleeper.model.partitions import Partition
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
+from sleeper.model.row_deletes import RowDelete
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 
@@ -140,6 +141,34 @@ class RegionJson:
                 raise ValueError(f"the range of {field.name!r} has no minimum")
             ranges.append(Range(bounds[low], bounds[high]))
         return Region(tuple(ranges))
+
+
+def regions_to_json(regions: Iterable[Region], schema: Schema) -> list[dict[str, Any]]:
+    """Encode regions, each as the `region` of an object."""
+    encode = RegionJson(schema).write
+    return [{"region": encode(region)} for region in regions]
+
+
+def regions_from_json(document: Document, name: str, schema: Schema) -> tuple[Region, ...]:
+    """Decode the list of regions called `name`."""
+    decode = RegionJson(schema).read
+    return tuple(decode(read(each, "region", list)) for each in read_list(document, name, dict))
+
+
+def deletes_to_json(deletes: Iterable[RowDelete], schema: Schema) -> list[dict[str, Any]]:
+    """Encode deletions of rows."""
+    return [
+        {"number": each.number, "regions": regions_to_json(each.regions, schema)}
+        for each in deletes
+    ]
+
+
+def deletes_from_json(documents: Iterable[Document], schema: Schema) -> tuple[RowDelete, ...]:
+    """Decode deletions of rows."""
+    return tuple(
+        RowDelete(read(each, "number", int), regions_from_json(each, "regions", schema))
+        for each in documents
+    )
 
 
 def partitions_to_json(partitions: Iterable[Partition], schema: Schema) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from sleeper.state.commit import replay
 from sleeper.state.log_entry import LogEntry, decode_entry
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions import files, formats, moves, partitions, schemas
+from sleeper.state.transactions import deletes, files, formats, moves, partitions, schemas
 from sleeper.tables.open_table import OpenTable
 
 _READ_AT_ONCE: Final = 100
@@ -36,6 +36,7 @@ _KINDS: Final[dict[type[Transaction], str]] = {
     files.ReplaceFiles: "files compacted",
     files.SplitFileReferences: "references moved to leaves",
     files.DeleteFiles: "garbage deleted",
+    deletes.DeleteRows: "rows deleted",
     files.ClearFiles: "table emptied",
     files.ClaimFiles: "files claimed for compaction",
     files.RenewClaims: "claims renewed",
@@ -61,6 +62,7 @@ _MOVE_NOTHING: Final = (
     partitions.InitialisePartitions,
     partitions.SplitPartition,
     schemas.SetSchema,
+    deletes.DeleteRows,
     formats.SetFormat,
     files.SweepOrphans,
 )

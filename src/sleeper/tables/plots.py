@@ -72,7 +72,7 @@ def table_html(table: OpenTable) -> str:
     state = table.store.refresh()
     totals = state.files.totals().values()
     rows = sum(total.rows for total in totals)
-    estimated = any(total.estimated for total in totals)
+    estimated = bool(state.deletes) or any(total.estimated for total in totals)
     shown = [
         ("table", table.name),
         ("id", table.record.table_id),

@@ -29,7 +29,8 @@ class PartitionReport(NotebookHtml):
         files: References on it.
         files_on_jobs: References that a job has claimed.
         rows: Rows of its references.
-        rows_estimated: True if `rows` includes estimates.
+        rows_estimated: True if `rows` includes estimates, or rows that are deleted and not yet
+            out of their files.
         split_field: The row key it was split on; None for a leaf.
         split_value: The split point, as text.
         will_be_split: True for a leaf that the next splitting run splits.
@@ -126,7 +127,7 @@ def report_files(state: TableState) -> FilesReport:
         references_per_leaf=_spread(per_leaf),
         rows=sum(total.rows for total in totals.values()),
         rows_in_leaves=sum(total.rows for name, total in totals.items() if name in leaf_ids),
-        rows_estimated=any(total.estimated for total in totals.values()),
+        rows_estimated=bool(state.deletes) or any(total.estimated for total in totals.values()),
     )
 
 
@@ -159,7 +160,7 @@ def _partition_report(
         files=total.references if total else 0,
         files_on_jobs=total.references_on_jobs if total else 0,
         rows=total.rows if total else 0,
-        rows_estimated=bool(total and total.estimated),
+        rows_estimated=bool(total and (total.estimated or state.deletes)),
         split_field=split_field,
         split_value=split_value,
         will_be_split=partition.partition_id in to_split,

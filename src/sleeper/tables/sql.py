@@ -258,7 +258,8 @@ class _RegionsRead:
         regions_by_file: dict[str, list[Region]] = {}
         for leaf in plan:
             for name in leaf.filenames:
-                regions_by_file.setdefault(name, []).extend(leaf.regions)
+                if asked := leaf.regions_of(name):
+                    regions_by_file.setdefault(name, []).extend(asked)
         every_leaf = [*state.tree.leaves()]
         every_file = {name for leaf in every_leaf for name in filenames_for(state, leaf)}
         text = (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 from sleeper.engine.rows import Rows, WholeTable
 from sleeper.errors import BadRequest, QueryInvalid, TableNotFound
+from sleeper.model.authors import committing
 from sleeper.model.queries import (
     NOT_GIVEN,
     NotGiven,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from sleeper.tables.claims import ReleaseResult
     from sleeper.tables.commit_requests import CommitAnswer
     from sleeper.tables.compact import CompactionSummary, CompactionWatch
+    from sleeper.tables.delete_rows import RowDeletion
     from sleeper.tables.export import ExportResult
     from sleeper.tables.garbage import GcSummary, SweepResult
     from sleeper.tables.history import HistoryEntry
@@ -802,6 +804,47 @@ class Table(TableHandle, WholeTable):
                 self.table_id, changes, index=context.index, instance=context.properties
             )
         )
+
+    def delete(
+        self,
+        *,
+        key: object = NOT_GIVEN,
+        keys: Iterable[object] | NotGiven = NOT_GIVEN,
+        range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+        regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+        prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+        reason: str | None = None,
+    ) -> RowDeletion:
+        """Delete the rows of keys, ranges or prefixes, in one entry (rule DEL-1).
+
+        Rows that the table has now are gone for every reader; rows of the same keys that are added
+        later stay. Files keep the bytes until a compaction has written them anew and garbage was
+        collected. Where a table aggregates, rows are deleted before they are united.
+
+        Args:
+            key: A row key, or the first values of one, as for `query`; or
+            keys: complete row keys, at most 1,000; or
+            range: one region of keys; or
+            regions: several.
+            prefix: The rows whose fields have these prefixes.
+            reason: Why, for the history.
+
+        Raises:
+            QueryInvalid: a key, a range or a prefix does not fit the schema, or none is given.
+            BadRequest: the table has format 1 (see `upgrade`), or there are more than 1,000.
+            TableChanged: files still have 1,000 deleted keys and ranges: compact first.
+            CommitContended, StorageFailed: nothing was deleted.
+            CommitUnknown: it may have been committed; deleting again does no harm.
+            TableNotFound: the table was deleted.
+        """
+        from sleeper.tables.delete_rows import delete_rows, deleted_regions
+
+        table = self._current()
+        asked = deleted_regions(
+            table.schema, key=key, keys=keys, range=range, regions=regions, prefix=prefix
+        )
+        with committing(reason=reason):
+            return delete_rows(table, asked)
 
     def reinitialise(self, split_points: Sequence[Any] | None = None) -> int:
         """Remove all rows, and return the new transaction number (rule TBL-5).

@@ -75,6 +75,7 @@ def contents(state):
         "claims": dict(state.claims),
         "moved": state.moved,
         "format": state.format,
+        "deletes": state.deletes,
     }
 
 

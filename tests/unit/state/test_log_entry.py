@@ -253,9 +253,9 @@ class TestDamage:
     def test_a_newer_type_of_transaction_asks_for_an_upgrade(self):
         """It is not damaged either: a reader that went on without it would answer wrong."""
         known = encode_entry(entry(ClearFiles()), SCHEMA)
-        newer = known.replace(b"CLEAR_FILES", b"DELETE_ROWS")
+        newer = known.replace(b"CLEAR_FILES", b"MERGE_BRANCH")
 
-        with pytest.raises(FormatTooNew, match="entry 7 has a transaction of type 'DELETE_ROWS'"):
+        with pytest.raises(FormatTooNew, match="entry 7 has a transaction of type 'MERGE_BRANCH'"):
             decode_entry(newer, SCHEMA, "entry 7")
 
     @pytest.mark.parametrize(

@@ -354,12 +354,12 @@ class TestCatchingUp:
         writer = place.open(OFTEN)
         for number in range(3, 10):
             writer.commit(add(number))
-        place.log.entries[3] = place.log.entries[3].replace(b"ADD_FILES", b"DELETE_ROWS")
+        place.log.entries[3] = place.log.entries[3].replace(b"ADD_FILES", b"MERGE_BRANCH")
         assert max(place.snapshots.parts) > 3
 
-        with pytest.raises(FormatTooNew, match="DELETE_ROWS"):
+        with pytest.raises(FormatTooNew, match="MERGE_BRANCH"):
             reader.refresh()
-        with pytest.raises(FormatTooNew, match="DELETE_ROWS"):
+        with pytest.raises(FormatTooNew, match="MERGE_BRANCH"):
             reader.commit(add(10))
 
     def test_says_so_when_no_snapshot_reaches_further(self, place):

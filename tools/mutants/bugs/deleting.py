@@ -13,7 +13,58 @@ SWEPT = ("tests/unit/tables/test_sweep_and_ingest.py",)
 UPKEEP = ("tests/stories/test_maintenance.py",)
 _NEW_FILES = "state/new_files.py"
 
+ROWS = ("tests/stories/test_deleted_rows.py",)
+"""Rows are deleted by their keys, and asked for by every way."""
+
 BUGS = (
+    Bug(
+        name="deletion-of-later-rows",
+        breaks="A deletion applies to rows that are added later.",
+        module="model/row_deletes.py",
+        right="        return sequence is None or sequence < self.number\n",
+        wrong="        return True\n",
+        tests=(*ROWS, "-k", "added_later"),
+    ),
+    Bug(
+        name="deletion-forgotten-with-its-first-file",
+        breaks="A deletion ends with the first compaction, though other files have its rows.",
+        module="state/table_state.py",
+        right="                if any(delete.applies_to(each.sequence) for each in references):\n",
+        wrong="                if all(delete.applies_to(each.sequence) for each in references):\n",
+        tests=ROWS,
+    ),
+    Bug(
+        name="deleted-key-looked-up",
+        breaks="The look-up of many keys finds deleted rows.",
+        module="state/plans/queries.py",
+        right="        found = [part for each in parts for part in each]\n",
+        wrong="",
+        tests=(*ROWS, "-k", "leaves_them_out"),
+    ),
+    Bug(
+        name="count-of-deleted-rows",
+        breaks="A count has rows that were deleted.",
+        module="state/plans/queries.py",
+        right="            if whole and not reference.row_count_estimated and not hidden:\n",
+        wrong="            if whole and not reference.row_count_estimated:\n",
+        tests=(*ROWS, "-k", "leaves_them_out"),
+    ),
+    Bug(
+        name="compaction-keeps-deleted-rows",
+        breaks="A compaction writes deleted rows, with a number that says they were left out.",
+        module="state/plans/claims.py",
+        right="self.hidden.get(filename, ()))\n",
+        wrong="())\n",
+        tests=(*ROWS, "-k", "TestCompaction"),
+    ),
+    Bug(
+        name="format-1-with-deleted-rows",
+        breaks="A table goes back to format 1, whose readers show its deleted rows.",
+        module="state/transactions/formats.py",
+        right="        if state.deletes and self.format < 2:\n",
+        wrong="        if state.deletes and self.format < 1:\n",
+        tests=(*ROWS, "-k", "goes_back"),
+    ),
     Bug(
         name="delay-ignored",
         breaks="The collector deletes files that queries may still read.",

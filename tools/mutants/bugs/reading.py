@@ -187,8 +187,8 @@ BUGS = (
         name="estimates-counted",
         breaks="A count takes the estimates that a push-down made.",
         module="state/plans/queries.py",
-        right="            if whole and not reference.row_count_estimated:",
-        wrong="            if whole:",
+        right="            if whole and not reference.row_count_estimated and not hidden:",
+        wrong="            if whole and not hidden:",
         tests=("tests/unit/state/plans/test_row_counts.py",),
     ),
     Bug(

@@ -54,26 +54,24 @@ BUGS = (
         name="input-not-merged",
         breaks="A compaction does not read the first of its inputs.",
         module="engine/writing/compaction_output.py",
-        right="        for name in job.inputs\n    ]\n",
-        wrong="        for name in (job.inputs[1:] or job.inputs)\n    ]\n"
-        "    whole_files = frozenset()\n",
+        right="    slices = []\n    for each in job.inputs:\n",
+        wrong="    slices, rows_by_file = [], {}\n    for each in job.inputs[1:] or job.inputs:\n",
         tests=ANY_ORDER,
     ),
     Bug(
         name="input-merged-twice",
         breaks="A compaction reads the first of its inputs twice.",
         module="engine/writing/compaction_output.py",
-        right="        for name in job.inputs\n    ]\n",
-        wrong="        for name in (*job.inputs, job.inputs[0])\n    ]\n"
-        "    whole_files = frozenset()\n",
+        right="    slices = []\n    for each in job.inputs:\n",
+        wrong="    slices, rows_by_file = [], {}\n    for each in (*job.inputs, job.inputs[0]):\n",
         tests=ANY_ORDER,
     ),
     Bug(
         name="region-not-cut",
         breaks="A compaction takes rows of other leaves from files that they share.",
         module="engine/writing/compaction_output.py",
-        right="() if name in whole_files else (claimed.partition.region,)",
-        wrong="()",
+        right="FileSlice(reading.files.url(each), regions)",
+        wrong="FileSlice(reading.files.url(each))",
         tests=ANY_ORDER,
     ),
     Bug(

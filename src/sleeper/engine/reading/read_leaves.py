@@ -378,7 +378,9 @@ def _regions_by_file(
     by_file: dict[str, list[Region]] = {}
     for leaf in group:
         for filename in leaf.filenames:
-            by_file.setdefault(filename, []).extend(leaf.regions)
+            asked = leaf.regions_of(filename)
+            if asked or not leaf.hidden:
+                by_file.setdefault(filename, []).extend(asked)
     from sleeper.engine.reading.regions import disjoint_regions
 
     joined = {name: disjoint_regions(asked) for name, asked in by_file.items()}

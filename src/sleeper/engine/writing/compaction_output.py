@@ -98,14 +98,13 @@ def _compact(
     check: Callable[[], None],
     name: str,
 ) -> CompactionOutput:
-    job, whole_files = claimed.job, claimed.whole_files
+    job = claimed.job
     rows_by_file = _verified(reading, claimed, check)
-    slices = [
-        FileSlice(
-            reading.files.url(name), () if name in whole_files else (claimed.partition.region,)
-        )
-        for name in job.inputs
-    ]
+    slices = []
+    for each in job.inputs:
+        regions = () if claimed.is_read_whole(each) else claimed.regions_of(each)
+        if regions or claimed.is_read_whole(each):
+            slices.append(FileSlice(reading.files.url(each), regions))
     batches: Any = reading.scanner.merge(slices)
     chunks = taken_ahead(row_groups(batches, _CHUNK_ROWS), _CHUNKS_AHEAD, thread="sleeper-merge")
     merged = _CountedChunks(chunks, check)
@@ -142,7 +141,7 @@ def _verified(
     rows_by_file = {}
     for name in claimed.job.inputs:
         check()
-        if name in claimed.whole_files:
+        if claimed.is_read_whole(name):
             rows_by_file[name] = verify_pages(reading.lookup, name).row_count
         else:
             verify_region(reading.lookup, name, claimed.partition.region, reading.arrow_schema)

@@ -31,6 +31,7 @@ _COMMANDS = {
     "bulk-import": "Add many rows at once, here or on a Spark cluster.",
     "spark-environment": "Pack Sleeper for a Spark cluster.",
     "query": "Read rows by key or key range.",
+    "delete": "Delete rows by key, key range or prefix.",
     "history": "Show what the transactions of a table did.",
     "sql": "Run SQL that reads tables.",
     "export": "Write rows to Parquet files, in key order.",

@@ -35,6 +35,7 @@ from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFaile
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
 from sleeper.lookup.keys import key_batch, key_rows
+from sleeper.model.authors import committing
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
 from sleeper.model.formats.query_json import regions_to_json
@@ -55,6 +56,7 @@ from sleeper.model.queries import (
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA
 from sleeper.state.kept_versions import KeptVersions
+from sleeper.tables.delete_rows import RowDeletion
 from sleeper.tables.history import HistoryEntry
 from sleeper.tables.ingest import IngestResult, csv_for, path_aside
 from sleeper.tables.report import FilesReport, PartitionReport
@@ -379,6 +381,13 @@ class RemoteTable(WholeTable):
             number = self.kept_versions().newest
             parts = [{**part, "as_of": number} for part in parts]
         return sum(map(self._count, parts))
+
+    def delete(self, *, reason: str | None = None, **asked: Any) -> RowDeletion:
+        """Delete rows by key, keys, range, regions or prefix, as `Table.delete`."""
+        body = question(self.schema, **asked)
+        with committing(reason=reason):
+            told = self._client.send("POST", f"{path_of_table(self._name)}/delete", body)
+        return result_of(RowDeletion, told)
 
     def _count(self, body: Mapping[str, Any]) -> int:
         return int(self._client.send("POST", f"{path_of_table(self._name)}/count", body)["rows"])

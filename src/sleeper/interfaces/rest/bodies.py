@@ -145,6 +145,20 @@ class Question(Body):
     ] = None
 
 
+class Deletion(Body):
+    """Which rows are deleted: by one of key, keys, range and regions, or by a prefix."""
+
+    key: Annotated[Any, Field(description="As of a query.", examples=["N14228"])] = None
+    keys: Annotated[Any, Field(description="As of a query.", examples=[["N1", "N2"]])] = None
+    range: Annotated[
+        Any, Field(description="As of a query.", examples=[{"tailnum": ["N1", "N2"]}])
+    ] = None
+    regions: Annotated[Any, Field(description="As of a query.")] = None
+    prefix: Annotated[
+        dict[str, Any] | None, Field(description="As of a query.", examples=[{"tailnum": "N1"}])
+    ] = None
+
+
 class Query(Question):
     """Rows to read."""
 

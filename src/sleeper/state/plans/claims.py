@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from sleeper.errors import FileAlreadyExists, FileReferenceNotAssignedToJob, FileReferenceNotFound
@@ -10,6 +11,9 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
+from sleeper.model.ranges import Region
+from sleeper.model.row_deletes import regions_without
+from sleeper.state.plans.queries import hidden_in
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import Claim
 
@@ -106,6 +110,7 @@ class ClaimedJob:
         whole_files: The inputs of which every row belongs to the partition.
         claimed_ms: When the last input was claimed, in milliseconds since 1970. Filters by age
             use it as the current time, so every attempt writes the same rows.
+        hidden: Regions of deleted rows of the inputs, by file; only of files that have some.
         sequence: The number of the transaction that the job was planned at; deletions of rows up to
             it are applied to its output.
         schema_id: The schema that it writes with.
@@ -121,6 +126,15 @@ class ClaimedJob:
     schema_id: int
     row_count: int = 0
     size_bytes: int = 0
+    hidden: Mapping[str, tuple[Region, ...]] = field(default_factory=dict)
+
+    def is_read_whole(self, filename: str) -> bool:
+        """Return whether every row of an input is read."""
+        return filename in self.whole_files and filename not in self.hidden
+
+    def regions_of(self, filename: str) -> tuple[Region, ...]:
+        """Return the regions to read of an input that is not read whole; none if it has no rows."""
+        return regions_without([self.partition.region], self.hidden.get(filename, ()))
 
 
 def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
@@ -158,6 +172,7 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         )
     whole, claimed = [], _EPOCH
     row_count = size_bytes = 0
+    hidden = {}
     for filename in job.inputs:
         reference = state.files.reference(filename, job.partition_id)
         if reference is None:
@@ -170,6 +185,8 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
             )
         if reference.whole_file:
             whole.append(filename)
+        if gone := hidden_in(state, reference.sequence, [partition.region]):
+            hidden[filename] = gone
         claimed = max(claimed, reference.updated or _EPOCH)
         row_count += reference.row_count
         size_bytes += reference.size_bytes or 0
@@ -177,6 +194,7 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         job=job,
         partition=partition,
         whole_files=frozenset(whole),
+        hidden=hidden,
         claimed_ms=int(claimed.timestamp() * 1000),
         sequence=state.number,
         schema_id=state.schema_id,

@@ -13,7 +13,9 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
+from sleeper.model.row_deletes import REGIONS_MAX
 from sleeper.state.commit_changes import inputs_max
+from sleeper.state.plans.queries import hidden_in
 from sleeper.state.table_state import TableState
 
 Files = Sequence[FileReference]
@@ -113,13 +115,18 @@ def plan_compactions(
         state: The table, with its references pushed down.
         settings: How files are chosen.
         all_files: Merge also the files that the strategy leaves out, including a single part of a
-            file (CMP-8). Plan again when the jobs have ended, until each leaf has one file.
+            file, and a single file with deleted rows (CMP-8). Plan again when the jobs have ended,
+            until each leaf has one file.
         only: Whether a reference may be compacted.
         new_id: Makes random ids of jobs. If not all jobs may be created, the ids decide which.
+
+    Files with deleted rows are written anew, whatever the strategy says, once the table has a
+    quarter of the deletions that it may have.
 
     Source: rules CMP-3 to CMP-8.
     """
     outstanding: set[str] = set()
+    many_deletes = sum(len(each.regions) for each in state.deletes) >= REGIONS_MAX // 4
     leaves = []
     referenced = state.files.partition_ids()
     for leaf in state.leaf_partitions():
@@ -131,8 +138,11 @@ def plan_compactions(
         unclaimed = (ref for ref in references if ref.job_id is None and only(ref))
         free = sorted(unclaimed, key=lambda ref: ref.row_count)
         groups, reason = _groups(free, len(here), settings)
+        to_clean = [each for each in free if hidden_in(state, each.sequence, [leaf.region])]
         if all_files:
-            groups, reason = _with_the_rest(groups, free, reason, settings.batch_files)
+            groups, reason = _with_the_rest(groups, free, reason, settings.batch_files, to_clean)
+        elif many_deletes:
+            groups, reason = _with_the_deleted(groups, reason, settings.batch_files, to_clean)
         if groups and settings.store_files is not None:
             told = f"the table's state store replaces at most {settings.store_files} files at once"
             reason = f"{reason}; {told}" if reason else told
@@ -213,16 +223,32 @@ def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
 
 
 def _with_the_rest(
-    groups: list[Files], free: Files, reason: str, batch_files: int
+    groups: list[Files], free: Files, reason: str, batch_files: int, to_clean: Files
 ) -> tuple[list[Files], str]:
-    """Add groups for the remaining files; a single whole file is not rewritten (CMP-8)."""
-    taken = {ref.filename for group in groups for ref in group}
-    rest = [ref for ref in free if ref.filename not in taken]
-    batches = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
-    more = [batch for batch in batches if _changes_something(batch)]
+    """Add groups for the remaining files (CMP-8).
+
+    A single whole file is not rewritten, unless it has deleted rows: then it is in `to_clean`.
+    """
+    batches = _rest(groups, free, batch_files)
+    more = [batch for batch in batches if _changes_something(batch) or batch[0] in to_clean]
     if len(free) == 1 and not more:
         return groups, "it has one file already"
     return [*groups, *more], "all files were requested" if more else reason
+
+
+def _with_the_deleted(
+    groups: list[Files], reason: str, batch_files: int, to_clean: Files
+) -> tuple[list[Files], str]:
+    """Add groups for the remaining files that have deleted rows."""
+    more = _rest(groups, to_clean, batch_files)
+    return [*groups, *more], "files have many deleted rows" if more else reason
+
+
+def _rest(groups: list[Files], files: Files, batch_files: int) -> list[Files]:
+    """Return groups of those files that are in none of `groups`."""
+    taken = {ref.filename for group in groups for ref in group}
+    rest = [ref for ref in files if ref.filename not in taken]
+    return [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
 
 
 def _changes_something(files: Files) -> bool:

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from sleeper.model.files import FileReference
 from sleeper.model.processing import Processing
 from sleeper.state.plans.push_down import FileKeys
+from sleeper.state.plans.queries import hidden_in
 from sleeper.state.table_state import TableState
 
 PublishedFormat = Literal["delta", "iceberg"]
@@ -37,7 +38,8 @@ class Obstacles:
     """Why a version cannot be published as it is.
 
     Attributes:
-        files: Files of which the table no longer has all rows: the others are in a newer file.
+        files: Files of which the table no longer has all rows: the others are in a newer file, or
+            were deleted.
         leaves: Leaves with more files than one, in a table whose rows are united when they meet.
         not_united: Whether one file of a leaf has rows that are to unite: it was there before the
             table united rows.
@@ -59,7 +61,9 @@ class Obstacles:
     def __str__(self) -> str:
         parts = []
         if self.files:
-            parts.append(f"{len(self.files):,} files have rows that are in newer files too")
+            parts.append(
+                f"{len(self.files):,} files have rows that were deleted, or are in newer files too"
+            )
         if self.leaves:
             parts.append(f"{len(self.leaves):,} leaves have several files whose rows are to unite")
         if self.not_united:
@@ -84,10 +88,20 @@ def obstacles_of(
     """
     parts = state.files.partly_referenced() if names is None else sorted(set(names))
     leaves = () if processing.is_identity else _leaves_with_several_files(state)
+    found = {name for name in parts if _has_rows_of_others(name, state, rows_in)}
     return Obstacles(
-        files=frozenset(name for name in parts if _has_rows_of_others(name, state, rows_in)),
+        files=frozenset(found.union(_with_deleted_rows(state))),
         leaves=frozenset(leaves),
     )
+
+
+def _with_deleted_rows(state: TableState) -> Iterator[str]:
+    """Yield the files that have deleted rows: a deletion concerns older files as well."""
+    for partition_id in state.files.partition_ids() if state.deletes else ():
+        region = state.partition(partition_id).region
+        for reference in state.files.references_on(partition_id):
+            if hidden_in(state, reference.sequence, [region]):
+                yield reference.filename
 
 
 def _has_rows_of_others(name: str, state: TableState, rows_in: Callable[[str], int]) -> bool:

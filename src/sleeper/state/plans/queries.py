@@ -16,6 +16,7 @@ from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, leaf_groups
 from sleeper.model.queries import LeafLookup, LeafQuery
 from sleeper.model.ranges import Region
+from sleeper.model.row_deletes import regions_without
 from sleeper.state.table_state import TableState
 
 KEYS_TOGETHER: Final = 1_000
@@ -44,7 +45,11 @@ def plan_leaf_queries(state: TableState, regions: Sequence[Region]) -> list[list
 def plan_lookup(state: TableState, key: Key) -> LeafLookup:
     """Plan the look-up of one row key."""
     leaf = state.tree.leaf_of(key)
-    return LeafLookup(leaf.partition_id, slice(0, 1), filenames_for(state, leaf))
+    names = filenames_for(state, leaf)
+    if state.deletes:
+        hidden = hidden_in_files(state, leaf, [leaf.region])
+        names = tuple(name for name in names if not _is_hidden(key, hidden.get(name, ())))
+    return LeafLookup(leaf.partition_id, slice(0, 1), names)
 
 
 def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup]]:
@@ -99,6 +104,45 @@ def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
     return tuple(names)
 
 
+def hidden_in_files(
+    state: TableState, leaf: Partition, regions: Sequence[Region]
+) -> dict[str, tuple[Region, ...]]:
+    """Return the regions of deleted rows in the files of a leaf, as far as they are in `regions`.
+
+    A deletion applies to the files that the table had when it was made.
+    """
+    found: dict[str, tuple[Region, ...]] = {}
+    if not state.deletes:
+        return found
+    ids = [
+        leaf.partition_id,
+        *(each.partition_id for each in state.tree.ancestors(leaf.partition_id)),
+    ]
+    for partition_id in ids:
+        for reference in state.files.references_on(partition_id):
+            hidden = hidden_in(state, reference.sequence, regions)
+            if hidden:
+                found[reference.filename] = hidden
+    return found
+
+
+def hidden_in(
+    state: TableState, sequence: int | None, regions: Sequence[Region]
+) -> tuple[Region, ...]:
+    """Return the regions of deleted rows of a file that are, in part at least, in `regions`."""
+    return tuple(
+        region
+        for delete in state.deletes
+        if delete.applies_to(sequence)
+        for region in delete.regions
+        if any(region.overlaps(asked) for asked in regions)
+    )
+
+
+def _is_hidden(key: Key, hidden: Iterable[Region]) -> bool:
+    return any(key in region for region in hidden)
+
+
 def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dict[str, int]:
     """Return the sizes of a leaf's files, in bytes, if the state records them."""
     ids = [leaf_id, *(ancestor.partition_id for ancestor in state.tree.ancestors(leaf_id))]
@@ -112,7 +156,8 @@ def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dic
 
 
 def _leaf_query(state: TableState, leaf: Partition, regions: tuple[Region, ...]) -> LeafQuery:
-    return LeafQuery(leaf.partition_id, regions, filenames_for(state, leaf))
+    hidden = hidden_in_files(state, leaf, regions)
+    return LeafQuery(leaf.partition_id, regions, filenames_for(state, leaf), hidden)
 
 
 def _group_lookups(
@@ -133,7 +178,43 @@ def _group_lookups(
         )
         for leaf_id, indices in places.items()
     ]
+    if state.deletes:
+        parts = (_by_visible_files(state, by_id[each.leaf_id], each, keys) for each in found)
+        found = [part for each in parts for part in each]
     return [lookup for lookup in found if lookup.filenames]
+
+
+def _by_visible_files(
+    state: TableState, leaf: Partition, lookup: LeafLookup, keys: Sequence[Key]
+) -> list[LeafLookup]:
+    """Divide a look-up, so that no key is looked up in a file in which it is deleted."""
+    hidden = hidden_in_files(state, leaf, [leaf.region])
+    if not hidden:
+        return [lookup]
+    indices = lookup.key_indices
+    if isinstance(indices, slice):
+        indices = tuple(range(indices.start, indices.stop))
+    firsts = [keys[index][0] for index in indices]
+    gone: dict[int, set[str]] = {}
+    for name, regions in hidden.items():
+        for region in regions:
+            side = region.ranges[0]
+            low = bisect_left(firsts, side.min)
+            high = len(firsts) if side.max is None else bisect_left(firsts, side.max)
+            for index in indices[low:high]:
+                if keys[index] in region:
+                    gone.setdefault(index, set()).add(name)
+    by_files: dict[frozenset[str], list[int]] = {}
+    for index in indices:
+        by_files.setdefault(frozenset(gone.get(index, ())), []).append(index)
+    return [
+        replace(
+            lookup,
+            key_indices=tuple(some),
+            filenames=tuple(name for name in lookup.filenames if name not in without),
+        )
+        for without, some in by_files.items()
+    ]
 
 
 # ---------------------------------------------------------------- row counts
@@ -167,10 +248,11 @@ def plan_row_count(state: TableState, regions: Sequence[Region]) -> RowCountPlan
             continue
         whole = partition.region in shared
         for reference in references:
-            if whole and not reference.row_count_estimated:
+            hidden = hidden_in(state, reference.sequence, shared) if state.deletes else ()
+            if whole and not reference.row_count_estimated and not hidden:
                 known_rows += reference.row_count
-            else:
-                by_file.setdefault(reference.filename, []).extend(shared)
+            elif left := regions_without(shared, hidden):
+                by_file.setdefault(reference.filename, []).extend(left)
     return RowCountPlan(known_rows, {name: tuple(each) for name, each in by_file.items()})
 
 

@@ -250,7 +250,16 @@ class ReplaceFiles(Transaction):
             added=[_new(self.output, state.number, at)],
             at=at,
         )
-        return replace(state, files=files, claims=without_jobs(state.claims, {self.job_id}))
+        deletes = state.deletes
+        if deletes:
+            region = state.partition(self.output.partition_id).region
+            deletes = state.deletes_left(files, region)
+        return replace(
+            state,
+            files=files,
+            claims=without_jobs(state.claims, {self.job_id}),
+            deletes=deletes,
+        )
 
     def _check_claim(self, reference: FileReference) -> None:
         if reference.job_id != self.job_id:
@@ -396,7 +405,9 @@ class ClearFiles(Transaction):
         """Remove all files and all jobs."""
         if state.has_no_files and state.jobs.last is None:
             return state
-        return replace(state, files=FileReferences.empty(), jobs=CommittedJobs(), claims={})
+        return replace(
+            state, files=FileReferences.empty(), jobs=CommittedJobs(), claims={}, deletes=()
+        )
 
 
 def fold_added(added: Sequence[AddFiles], state: TableState, at: datetime) -> TableState:

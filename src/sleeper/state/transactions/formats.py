@@ -17,7 +17,8 @@ class SetFormat(Transaction):
         format: The format; one of `FORMATS`.
 
     Raises (from `check`):
-        TableChanged: the table has this format already: another writer has set it.
+        TableChanged: the table has this format already: another writer has set it; or files have
+            deleted rows, which readers of format 1 would show.
     """
 
     format: int
@@ -31,6 +32,11 @@ class SetFormat(Transaction):
         if state.format == self.format:
             raise TableChanged(
                 f"the table has format {self.format} already; read the table's state again."
+            )
+        if state.deletes and self.format < 2:
+            raise TableChanged(
+                "files of the table have deleted rows, which readers of format 1 would show. "
+                "Nothing was changed. Compact it first (`sleeper compact NAME --all-files`)."
             )
 
     def fold(self, state: TableState, at: datetime) -> TableState:

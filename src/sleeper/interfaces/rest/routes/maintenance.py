@@ -40,6 +40,18 @@ def compact(table: str, body: CompactBody, request: Request) -> Response:
     )
 
 
+@router.post("/upgrade", dependencies=[ADMIN])
+def upgrade(table: str, request: Request) -> Response:
+    """Give the table format 2: its log says who changed what, and rows can be deleted."""
+    return json_answer(served_instance(request).table(table).upgrade())
+
+
+@router.post("/downgrade", dependencies=[ADMIN])
+def downgrade(table: str, request: Request) -> Response:
+    """Give the table format 1 again, for versions of Sleeper before format 2."""
+    return json_answer(served_instance(request).table(table).downgrade())
+
+
 @router.post("/split", dependencies=[ADMIN])
 def split(table: str, request: Request) -> Response:
     """Split large leaf partitions."""

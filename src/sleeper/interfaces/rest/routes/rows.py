@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect
 
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, rows_answer
-from sleeper.interfaces.rest.authorization import READ, CheckedRoute, check_role
-from sleeper.interfaces.rest.bodies import DiffBody, Query, Question, SqlBody
+from sleeper.interfaces.rest.authorization import READ, WRITE, CheckedRoute, check_role
+from sleeper.interfaces.rest.bodies import Deletion, DiffBody, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import served_instance
@@ -104,6 +104,16 @@ async def count(table: str, body: Question, request: Request) -> Response:
     """Count rows; mostly none is read for it."""
     call = partial(questions.count, table=table, body=body)
     return await _answer(request, call, is_bounded=body.where is not None)
+
+
+@router.post("/delete", dependencies=[WRITE], responses=answers({"transaction": 5, "regions": 1}))
+async def delete(table: str, body: Deletion, request: Request) -> Response:
+    """Delete rows by key, range or prefix, in one transaction.
+
+    Rows that are added later stay. The table needs format 2 (`upgrade`).
+    """
+    call = partial(questions.delete, table=table, body=body)
+    return await _answer(request, call, is_bounded=False)
 
 
 @router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)

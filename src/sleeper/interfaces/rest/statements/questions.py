@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.interfaces.rest.answers import TRANSACTION, Answer, answer_format, rows_answer
-from sleeper.interfaces.rest.bodies import Body, Query, Question, SqlBody
+from sleeper.interfaces.rest.bodies import Body, Deletion, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import (
     checked_sql,
     json_text,
@@ -56,6 +56,13 @@ def count(served: ServedInstance, *, table: str, body: Question) -> Answer:
     opened = served.table(table)
     rows = opened.count(**_asked(opened.schema, body))
     return Answer(media_type=_JSON, body=json_text({"rows": rows}))
+
+
+def delete(served: ServedInstance, *, table: str, body: Deletion) -> Answer:
+    """Delete rows."""
+    opened = served.table(table)
+    done = opened.delete(**_asked(opened.schema, body))
+    return Answer(media_type=_JSON, body=json_text(done))
 
 
 def table_sql(served: ServedInstance, *, table: str, body: SqlBody, accept: str | None) -> Answer:
@@ -125,7 +132,7 @@ def _plan(text: str) -> Answer:
     return Answer(media_type=_JSON, body=json_text({"plan": text}))
 
 
-def _asked(schema: Schema, body: Question) -> dict[str, Any]:
+def _asked(schema: Schema, body: Question | Deletion) -> dict[str, Any]:
     """Return the arguments for `Table.query`: those that the body has, null included.
 
     Raises:

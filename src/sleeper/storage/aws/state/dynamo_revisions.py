@@ -182,6 +182,7 @@ class DynamoStateRevisions:
             self._table_id,
             before,
             after,
+            schema=self._schema,
             jobs_cleared=state_difference(before.state, after.state).jobs.cleared,
             staged=len(pieces),
         )
@@ -216,7 +217,9 @@ class DynamoStateRevisions:
         found = state_difference(TableState.empty(), first.state)
         parts = self._parts.of(found, first.state)
         table = self._tables.name(COMMITS)
-        last = revision_update(table, self._table_id, Revision(), first, jobs_cleared=False)
+        last = revision_update(
+            table, self._table_id, Revision(), first, schema=self._schema, jobs_cleared=False
+        )
         own_id = commit_id(first)
         for number, group in enumerate([*groups(parts, WRITES_MAX), [last]]):
             if refused := self._write(group, f"{own_id} {number}"):
@@ -276,7 +279,9 @@ class DynamoStateRevisions:
         found = state_difference(before.state, after.state)
         table = self._tables.name(COMMITS)
         cleared = found.jobs.cleared
-        first = revision_update(table, self._table_id, before, after, jobs_cleared=cleared)
+        first = revision_update(
+            table, self._table_id, before, after, schema=self._schema, jobs_cleared=cleared
+        )
         parts = [first, *self._parts.of(found, after.state)]
         known = dict.fromkeys((*self._dropped, *sorted(found.jobs.dropped)))
         dropped = [name for name in known if after.state.jobs.find(name) is None]
@@ -356,7 +361,7 @@ class DynamoStateRevisions:
 
     def _revision(self, item: Item, files: FileReferences, others: OtherItems) -> Revision:
         try:
-            found = parse_revision(item)
+            found = parse_revision(item, self._schema)
             tree = others.tree()
             for what, wanted, has in (
                 ("references", found.references, files.reference_count),
@@ -378,6 +383,7 @@ class DynamoStateRevisions:
             swept_before=found.swept_before,
             schemas=found.schemas,
             moved=found.moved,
+            deletes=found.deletes,
             format=found.format,
         )
         return Revision(state, found.history)

@@ -9,11 +9,19 @@ from datetime import datetime
 from typing import Any
 
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
+from sleeper.model.row_deletes import RowDelete
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.revision_store import Revision, RevisionHistory
 from sleeper.state.table_state import FORMATS
-from sleeper.state.value_json import move_from_json, move_to_json, time_from_json, time_to_json
+from sleeper.state.value_json import (
+    deletes_from_json,
+    deletes_to_json,
+    move_from_json,
+    move_to_json,
+    time_from_json,
+    time_to_json,
+)
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item, number
 from sleeper.storage.aws.state import revision_items
 from sleeper.storage.aws.state.dynamo_log import LOG
@@ -38,6 +46,7 @@ class RevisionItem:
         swept_before: As of the state.
         schemas: As of the state.
         moved: As of the state.
+        deletes: As of the state.
         format: As of the state.
         references: How many references the state has.
         partitions: How many partitions.
@@ -51,6 +60,7 @@ class RevisionItem:
     swept_before: datetime | None
     schemas: dict[int, Schema]
     moved: StateMove | None
+    deletes: tuple[RowDelete, ...]
     format: int
     references: int
     partitions: int
@@ -78,6 +88,7 @@ def revision_update(
     before: Revision,
     after: Revision,
     *,
+    schema: Schema,
     jobs_cleared: bool,
     staged: int = 0,
 ) -> Item:
@@ -88,6 +99,7 @@ def revision_update(
         table_id: The Sleeper table.
         before: The newest revision; none of its changes may be staged any more.
         after: The next.
+        schema: The Sleeper table's.
         jobs_cleared: Whether the records of all jobs before end with it.
         staged: In how many items its changes are stored, if they are not written together with it.
     """
@@ -104,6 +116,8 @@ def revision_update(
     for name, time in (("CommittedAt", state.at), ("SweptBefore", state.swept_before)):
         if time is not None:
             values[name] = {"S": time_to_json(time)}
+    if state.format > 1:
+        values["Deletes"] = text(json.dumps(deletes_to_json(state.deletes, schema)))
     if state.moved is not None:
         values["Moved"] = text(json.dumps(move_to_json(state.moved)))
     if staged:
@@ -182,8 +196,8 @@ def history_of(item: Item) -> RevisionHistory:
     return RevisionHistory.from_json(item.get("History", {}).get("S", ""))
 
 
-def parse_revision(item: Item) -> RevisionItem:
-    """Return what a revision item says.
+def parse_revision(item: Item, schema: Schema) -> RevisionItem:
+    """Return what a revision item of a table with a schema says.
 
     Raises:
         FormatTooNew: a newer Sleeper wrote it.
@@ -210,6 +224,9 @@ def parse_revision(item: Item) -> RevisionItem:
             swept_before=swept_before,
             schemas={int(key): Schema.from_json(each) for key, each in schemas.items()},
             moved=move_from_json(json.loads(text_of(item["Moved"]))) if "Moved" in item else None,
+            deletes=deletes_from_json(json.loads(text_of(item["Deletes"])), schema)
+            if "Deletes" in item
+            else (),
             format=found,
             references=int(item["ReferenceCount"]["N"]),
             partitions=int(item["PartitionCount"]["N"]),

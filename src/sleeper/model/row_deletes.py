@@ -1,0 +1,58 @@
+"""Deletions of rows: regions of keys whose rows are hidden in files of before the deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sleeper.model.ranges import Range, Region
+
+REGIONS_MAX: Final = 1_000
+"""The most regions of one deletion, and of all that files of a table still have to obey."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowDelete:
+    """A deletion of rows.
+
+    Attributes:
+        number: The transaction that made it. It applies to files with a lower `sequence`.
+        regions: The rows inside any of these are deleted.
+    """
+
+    number: int
+    regions: tuple[Region, ...]
+
+    def applies_to(self, sequence: int | None) -> bool:
+        """Return whether it applies to a file with this `sequence`, which old files lack."""
+        return sequence is None or sequence < self.number
+
+
+def regions_without(regions: Sequence[Region], holes: Iterable[Region]) -> tuple[Region, ...]:
+    """Return regions of the keys that are inside `regions` and in none of `holes`.
+
+    >>> regions_without([Region((Range(0, 9),))], [Region((Range(3, 4),))])
+    (Region(ranges=(Range(min=0, max=3),)), Region(ranges=(Range(min=4, max=9),)))
+    """
+    left = [*regions]
+    for hole in holes:
+        left = [part for region in left for part in _without(region, hole)]
+    return tuple(left)
+
+
+def _without(region: Region, hole: Region) -> list[Region]:
+    """Return the parts of a region beside a hole: one below and one above it in each field."""
+    if not region.overlaps(hole):
+        return [region]
+    parts, inside = [], region
+    for dimension, cut in enumerate(hole.ranges):
+        whole = inside.ranges[dimension]
+        if whole.min < cut.min:
+            parts.append(inside.with_range(dimension, Range(whole.min, cut.min)))
+        if cut.max is not None and (whole.max is None or cut.max < whole.max):
+            parts.append(inside.with_range(dimension, Range(cut.max, whole.max)))
+        both = whole.intersection(cut)
+        assert both is not None
+        inside = inside.with_range(dimension, both)
+    return parts

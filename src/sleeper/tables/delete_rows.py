@@ -1,0 +1,113 @@
+"""Deletes rows by their keys: one entry, and no file is changed (rule DEL-1).
+
+1. keys, ranges and prefixes are made regions, and checked
+2. one entry says that rows inside of them are deleted from the files that the table has now
+3. readers leave these rows out from then on, and compactions write files without them
+
+Rows that are added later stay, whatever their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.html.values import NotebookHtml
+from sleeper.model.queries import (
+    NOT_GIVEN,
+    NotGiven,
+    RegionRequest,
+    asked_by,
+    asked_regions,
+    exact_key,
+    key_region,
+)
+from sleeper.model.ranges import Region
+from sleeper.model.row_deletes import REGIONS_MAX
+from sleeper.model.schema import Schema
+from sleeper.state.transactions.deletes import DeleteRows
+from sleeper.tables.open_table import OpenTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowDeletion(NotebookHtml):
+    """A deletion of rows that was committed.
+
+    Attributes:
+        transaction: The transaction after which the rows are gone; the newest one if the table had
+            no file.
+        regions: How many keys and ranges were deleted.
+    """
+
+    transaction: int
+    regions: int
+
+
+def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:
+    """Delete the rows inside of regions (`Table.delete`)."""
+    if len(regions) > REGIONS_MAX:
+        raise BadRequest(
+            f"these are {len(regions):,} keys and ranges, and one deletion may have "
+            f"{REGIONS_MAX:,}: delete them in parts, with a compaction between them, or by ranges"
+        )
+    newest = table.store.refresh()
+    if newest.format < 2:
+        raise BadRequest(
+            f"table {table.name!r} has format 1, whose readers would show deleted rows. Nothing "
+            f"was deleted. Upgrade it first: `sleeper table upgrade {table.name}` or "
+            "table.upgrade(); versions of Sleeper that do not know format 2 refuse it then"
+        )
+    if not regions:
+        return RowDeletion(transaction=newest.number, regions=0)
+    try:
+        state = table.store.commit(DeleteRows(regions=tuple(regions)))
+    finally:
+        table.undo_commit_if_deleted()
+    return RowDeletion(transaction=state.number, regions=len(regions))
+
+
+def deleted_regions(
+    schema: Schema,
+    *,
+    key: object,
+    keys: object,
+    range: RegionRequest | NotGiven,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven,
+    prefix: Mapping[str, str | bytes] | NotGiven,
+) -> list[Region]:
+    """Return the regions that arguments of `Table.delete` ask for, without empty ones.
+
+    Raises:
+        QueryInvalid: they do not fit the schema, or ask for all rows.
+    """
+    way = asked_by(key=key, keys=keys, range=range, regions=regions, prefix=prefix)
+    if way == "keys":
+        asked = [_region_of_key(schema, each) for each in _listed(keys)]
+    else:
+        asked = asked_regions(schema, range, regions, key=key, prefix=prefix)
+        if (way is None and prefix is NOT_GIVEN) or range == {}:
+            raise QueryInvalid(
+                "delete needs a key, keys, a range, regions or a prefix; to remove all rows, "
+                "use reinitialise()"
+            )
+    return [each for each in dict.fromkeys(asked) if not any(s.is_empty for s in each.ranges)]
+
+
+def _listed(keys: object) -> list[object]:
+    to_pylist = getattr(keys, "to_pylist", getattr(keys, "tolist", None))
+    if to_pylist is not None:
+        listed: list[object] = to_pylist()
+        return listed
+    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
+        raise QueryInvalid(f"keys must be a list of complete row keys, not {keys!r:.200}")
+    return [*keys]
+
+
+def _region_of_key(schema: Schema, key: object) -> Region:
+    if exact_key(schema, key) is None:
+        raise QueryInvalid(
+            f"keys must be complete row keys, and {key!r:.200} is only a part of one: delete it by "
+            "key="
+        )
+    return key_region(schema, key)
