@@ -175,7 +175,7 @@ def presplit(table: sleeper.Table, inputs: str) -> None:
     sample = partial(
         sample_files, source, table.schema, table.arrow_schema, rows_wanted=800 * wanted
     )
-    _extend(table, opened, sample, wanted)
+    _extend(opened, sample, wanted)
 
 
 def leaf_sizes(table: sleeper.Table, inputs: str) -> list[int]:

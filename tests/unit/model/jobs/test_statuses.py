@@ -334,9 +334,13 @@ class TestAnyOrder:
         """Given two events at one time that differ, then which came first changes nothing (TRK-1)."""
         assert job_status([one, other]) == job_status([other, one])
 
-    @given(st.lists(events, min_size=1, max_size=8))
+    @given(
+        st.lists(events.filter(lambda each: each.type is not Type.CREATED), min_size=1, max_size=8)
+    )
     def test_the_state_is_that_of_the_furthest_run(self, known):
-        """Whatever happened: nothing but a failure or rejection of that run takes it back."""
+        """Whatever happened: nothing but a failure or rejection of that run takes it back. Only
+        compactions are created, and before they have a run.
+        """
         status = job_status(known)
 
         assert isinstance(status, JobStatus)
