@@ -174,6 +174,27 @@ def _again(
     return prepare
 
 
+def _delete(number: int) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table = world.opened("rows to delete")
+        return lambda: table.delete(key=key(number))
+
+    return prepare
+
+
+def _look_up_deleted(number: int) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table = world.opened("rows to delete")
+        table.delete(key=key(number))
+
+        def run() -> None:
+            assert not table.query(key=key(number)).to_pylist()
+
+        return run
+
+    return prepare
+
+
 def _ingest(kind: str, numbers: range) -> Callable[[World], Callable[[], Any]]:
     def prepare(world: World) -> Callable[[], Any]:
         table = world.opened(kind)
@@ -337,6 +358,19 @@ OPERATIONS: Final = (
         requests=6,
         round_trips=5,
         writes=3,
+    ),
+    Operation(
+        name="deletion of a key",
+        prepare=_delete(11),
+        requests=4,
+        round_trips=4,
+        writes=2,
+    ),
+    Operation(
+        name="look-up of a deleted key",
+        prepare=_look_up_deleted(12),
+        requests=2,
+        round_trips=1,
     ),
     Operation(
         name="ingest of a file of 1,000 rows in the bucket",

@@ -41,7 +41,7 @@ class World:
         """Return a new handle of a table, which is made at the first call.
 
         Args:
-            kind: `one leaf`, `leaf to write`, `64 leaves`, `16 leaves`, `128 row groups`,
+            kind: `one leaf`, `leaf to write`, `rows to delete`, `64 leaves`, `16 leaves`, `128 row groups`,
                 `20 files`, or `log of N`.
         """
         self.make(kind)
@@ -74,6 +74,12 @@ def rows(numbers: range) -> pa.Table:
 def _one_leaf(instance: sleeper.Instance, name: str) -> Table:
     table = instance.create_table(name, SCHEMA, row_keys=["key"])
     table.ingest(rows(range(ROWS)))
+    return table
+
+
+def _rows_to_delete(instance: sleeper.Instance, name: str) -> Table:
+    table = _one_leaf(instance, name)
+    table.upgrade()
     return table
 
 
@@ -126,6 +132,7 @@ def _log(instance: sleeper.Instance, name: str) -> Table:
 _MAKERS: Final[dict[str, Callable[[sleeper.Instance, str], Table]]] = {
     "one leaf": _one_leaf,
     "leaf to write": _one_leaf,
+    "rows to delete": _rows_to_delete,
     f"{LEAVES} leaves": _leaves,
     "128 row groups": _row_groups,
     f"{FILES} files": _files,
