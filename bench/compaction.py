@@ -32,7 +32,8 @@ import sleeper
 from bench.instance_copy import copy_instance
 from bench.random_rows import SCHEMA, rows
 from sleeper.engine.arrow_schema import from_arrow
-from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.column_layout import file_layouts
+from sleeper.engine.writing.write_settings import WriteSettings
 
 VARIANTS = ("floor", "ours")
 LOOK_UPS = 400
@@ -139,28 +140,31 @@ def run_floor(instance: Path, asked: argparse.Namespace) -> None:
         context.register_parquet(f"t{number}", path, file_sort_order=[order])
     union = " union all ".join(f"select * from t{number}" for number in range(asked.files))
     rows = f"select * from ({union}) order by key asc nulls last, ts asc nulls last"
-    options = ", ".join(f"'{name}' '{value}'" for name, value in floor_options(asked.group_rows))
+    options = ", ".join(f"'{name}' '{value}'" for name, value in floor_options(instance, asked))
     target = (instance / "merged.parquet").as_uri()
     copied = context.sql(f"copy ({rows}) to '{target}' stored as parquet options ({options})")
     ((written,),) = (batch.column(0).to_pylist() for batch in copied.collect())
     assert written == asked.files * asked.rows, written
 
 
-def floor_options(group_rows: int) -> Iterator[tuple[str, str]]:
+def floor_options(instance: Path, asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """What DataFusion's writer is told, so that its file has the layout of data files."""
     settings = WriteSettings()
-    yield "format.max_row_group_size", str(group_rows)
+    first = pq.ParquetFile(next(iter(data_files(instance)))).read_row_group(0).cast(SCHEMA)
+    schema = from_arrow(SCHEMA, row_keys=["key"], sort_keys=["ts"])
+    layouts = file_layouts(first, schema, SCHEMA, settings)
+    yield "format.max_row_group_size", str(asked.group_rows)
     yield "format.data_page_row_count_limit", str(settings.page_rows)
     yield "format.data_pagesize_limit", str(settings.page_bytes)
     yield "format.write_batch_size", str(settings.page_rows)
     yield "format.writer_version", settings.page_version
     yield "format.dictionary_enabled", "false"
     yield "format.statistics_enabled", "page"
-    schema = from_arrow(SCHEMA, row_keys=["key"], sort_keys=["ts"])
-    for name, layout in settings.layouts(schema, SCHEMA).items():
-        codec = {"lz4": "lz4_raw", "zstd": f"zstd({layout.level})"}[layout.codec]
+    for name, column in layouts.items():
+        codec = {"lz4": "lz4_raw", "zstd": f"zstd({column.level})"}[column.codec]
         yield f"format.compression::{name}", codec
-        yield f"format.encoding::{name}", (layout.encoding or "plain").lower()
+        yield f"format.dictionary_enabled::{name}", str(column.dictionary).lower()
+        yield f"format.encoding::{name}", (column.encoding or "plain").lower()
 
 
 def run_look_ups(instance: Path, asked: argparse.Namespace) -> None:

@@ -29,12 +29,9 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import conform, split_null_keys, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.sorting.sort import SortSettings, sort_into_groups
-from sleeper.engine.writing.data_file import (
-    WriteSettings,
-    column_layouts,
-    pyarrow_options,
-    write_data_file,
-)
+from sleeper.engine.writing.column_layout import file_layouts, pyarrow_options
+from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.model.schema import Field, Primitive, Schema
 
 SCHEMA = Schema(
@@ -109,16 +106,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def run_floor(inputs: Path, folder: Path, rows_per_file: int) -> None:
     settings = WriteSettings()
-    options = {
-        **pyarrow_options(column_layouts(SCHEMA, ARROW, codec=None)),
-        "data_page_size": settings.page_bytes,
-        "max_rows_per_page": settings.page_rows,
-        "write_batch_size": settings.page_rows,
-        "data_page_version": settings.page_version,
-        "use_dictionary": False,
-        "write_page_index": True,
-        "write_page_checksum": True,
-    }
+    first = next(pq.ParquetFile(min(inputs.iterdir())).iter_batches(settings.row_group_rows))
+    layouts = file_layouts(pa.Table.from_batches([first], ARROW), SCHEMA, ARROW, settings)
+    options = {**pyarrow_options(layouts, settings), "write_page_index": True}
     writer, written, waiting, number = None, 0, [], 0
     for path in sorted(inputs.iterdir()):
         for batch in pq.ParquetFile(path, pre_buffer=False).iter_batches(131_072):

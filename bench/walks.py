@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import sleeper
-from sleeper.engine.writing.data_file import write_settings
+from sleeper.engine.writing.write_settings import write_settings
 from sleeper.spark.block_shuffle.map_tasks import MapSettings, cut_rows
 from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves, pack_ranges
 from sleeper.spark.block_shuffle.reduce_tasks import ReduceSettings, write_buckets

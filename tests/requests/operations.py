@@ -246,14 +246,14 @@ OPERATIONS: Final = (
         round_trips=3,
         writes=0,
     ),
-    Operation(name="key that is there", prepare=_look_up(9_000), requests=4, round_trips=1),
+    Operation(name="key that is there", prepare=_look_up(9_000), requests=3, round_trips=1),
     Operation(
         name="key that is not", prepare=_look_up(9_000, is_there=False), requests=2, round_trips=1
     ),
     Operation(
         name="key that is there, within `max_age`",
         prepare=_look_up(9_000, max_age=600),
-        requests=2,
+        requests=1,
         round_trips=1,
     ),
     Operation(
@@ -389,8 +389,8 @@ OPERATIONS: Final = (
     Operation(
         name="compaction of two files",
         prepare=_compact,
-        requests=23,
-        round_trips=19,
+        requests=22,
+        round_trips=18,
         writes=5,
     ),
     Operation(

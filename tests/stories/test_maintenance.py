@@ -10,7 +10,7 @@ import pytest
 
 import sleeper
 from sleeper import Field, Primitive, Schema
-from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import (
     BadRequest,
     ClockTooFarAhead,

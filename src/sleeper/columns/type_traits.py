@@ -37,11 +37,13 @@ class ColumnLayout:
         codec: Compression, by pyarrow's name: "zstd", "lz4" (raw blocks), "none" ...
         level: Level of the codec; None is the codec's default.
         encoding: Parquet's name of an encoding; None for PLAIN, or for a dictionary.
+        dictionary: Whether it has a dictionary in each row group.
     """
 
     codec: str
     level: int | None = None
     encoding: str | None = None
+    dictionary: bool = False
 
 
 KEY_LAYOUT: Final = ColumnLayout("zstd", 1)  # found by bisection of PLAIN values

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sleeper.lookup.columns import (
     ArrowValues,
     BoundColumn,
+    DecimalValues,
     DecodePath,
     FixedWidthValues,
     Ints,
@@ -20,13 +21,22 @@ from sleeper.lookup.columns import (
     as_type,
     positions,
 )
+from sleeper.lookup.dictionary_pages import (
+    Dictionary,
+    DictionaryValues,
+    has_indexes,
+    read_dictionary,
+    read_indexes,
+)
 from sleeper.lookup.parquet import mini_file
 from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet.footer import VALUE_WIDTHS, Leaf
 from sleeper.lookup.parquet.page_index import Bounds, PageBounds, PageLocations
 from sleeper.lookup.parquet.pages import (
     DELTA_BINARY_PACKED,
     DICTIONARY_PAGE,
     Buffer,
+    Flags,
     Page,
     check_levels,
     read_pages,
@@ -147,6 +157,7 @@ class PageRequest(NamedTuple):
     Attributes:
         cover: The rows in these pages.
         leaf_pages: For each leaf the numbers of its pages.
+        dictionaries: For each leaf whether its dictionary page is fetched.
         ranges: (offset, length) of everything to fetch: for each leaf its dictionary page, if any,
             then its pages in order.
     """
@@ -155,6 +166,7 @@ class PageRequest(NamedTuple):
     group: int
     cover: Cover
     leaf_pages: tuple[Ints, ...]
+    dictionaries: tuple[bool, ...]
     ranges: tuple[Range, ...]
 
     @property
@@ -164,47 +176,75 @@ class PageRequest(NamedTuple):
 
 
 def request_rows(
-    index: ParquetIndex, group: int, column: BoundColumn, starts: Ints, ends: Ints
+    index: ParquetIndex,
+    group: int,
+    column: BoundColumn,
+    starts: Ints,
+    ends: Ints,
+    covers: dict[int, Cover] | None = None,
 ) -> PageRequest:
-    """Choose the pages of a column that contain some rows of a row group."""
+    """Choose the pages of a column that contain some rows of a row group.
+
+    Args:
+        index: The file's.
+        group: The row group.
+        column: The column.
+        starts: First rows of the ranges.
+        ends: Ends of the ranges.
+        covers: Pages that were chosen for other columns, by the identity of their first rows, which
+            columns share.
+    """
     leaves = column.column.leaves
     if len(leaves) == 1:
         locations = index.locations(group, column.leaf)
-        if len(starts) == 1:
-            cover = cover_span(locations.first_rows, int(starts[0]), int(ends[0]))
+        first_rows = locations.first_rows
+        known = None if covers is None else covers.get(id(first_rows))
+        if known is not None:
+            cover = known
+        elif len(starts) == 1:
+            cover = cover_span(first_rows, int(starts[0]), int(ends[0]))
         else:
-            cover = cover_rows(locations.first_rows, starts, ends)
-        only = _leaf_ranges(index, group, column.leaf, cover.pages)
-        return PageRequest(column, group, cover, (cover.pages,), only)
+            cover = cover_rows(first_rows, starts, ends)
+        if covers is not None:
+            covers[id(first_rows)] = cover
+        before: tuple[Range, ...] = ()
+        if index.dictionary(group, column.leaf) is None:
+            before = _dictionary_range(index, group, column.leaf)
+        only = (*before, *_page_ranges(locations, cover.pages))
+        return PageRequest(column, group, cover, (cover.pages,), (bool(before),), only)
     # Pages of the leaves of one column may have different rows: take pages between common borders.
     firsts = [index.locations(group, leaf).first_rows for leaf in leaves]
     cuts = reduce(np.intersect1d, firsts)
     cover = cover_rows(cuts, starts, ends)
     leaf_pages = []
+    dictionaries = []
     ranges: tuple[Range, ...] = ()
     for leaf, first_rows in zip(leaves, firsts, strict=True):
         span = cuts[cover.pages].searchsorted(first_rows[:-1], "right") - 1
         inside = (span >= 0) & (first_rows[:-1] < cuts[cover.pages + 1][span])
         leaf_pages.append(np.flatnonzero(inside))
-        ranges += _leaf_ranges(index, group, leaf, leaf_pages[-1])
-    return PageRequest(column, group, cover, tuple(leaf_pages), ranges)
+        before = _dictionary_range(index, group, leaf)
+        dictionaries.append(bool(before))
+        ranges += (*before, *_page_ranges(index.locations(group, leaf), leaf_pages[-1]))
+    return PageRequest(column, group, cover, tuple(leaf_pages), tuple(dictionaries), ranges)
 
 
-def _leaf_ranges(index: ParquetIndex, group: int, leaf: int, pages: Ints) -> tuple[Range, ...]:
-    locations = index.locations(group, leaf)
-    chunk = index.chunk(group, leaf)
-    ranges: tuple[Range, ...]
+def _page_ranges(locations: PageLocations, pages: Ints) -> tuple[Range, ...]:
     if len(pages) == 1:
         page = pages[0]
-        ranges = ((int(locations.offsets[page]), int(locations.sizes[page])),)
-    else:
-        offsets, sizes = locations.offsets[pages].tolist(), locations.sizes[pages].tolist()
-        ranges = tuple(zip(offsets, sizes, strict=True))
+        return ((int(locations.offsets[page]), int(locations.sizes[page])),)
+    offsets, sizes = locations.offsets[pages].tolist(), locations.sizes[pages].tolist()
+    return tuple(zip(offsets, sizes, strict=True))
+
+
+def _dictionary_range(index: ParquetIndex, group: int, leaf: int) -> tuple[Range, ...]:
+    """Return where the dictionary page of a chunk is; nothing if it has none."""
+    chunk, locations = index.chunk(group, leaf), index.locations(group, leaf)
     if chunk.may_have_dictionary and locations.page_each:
         first = int(locations.offsets[0])
         if first > chunk.offset:
-            return ((chunk.offset, first - chunk.offset), *ranges)
-    return ranges
+            return ((chunk.offset, first - chunk.offset),)
+    return ()
 
 
 def read_requests(
@@ -272,30 +312,68 @@ def _decode(index: ParquetIndex, request: PageRequest, blobs: Sequence[Buffer]) 
     column = request.column
     if column.plain is not DecodePath.BY_PYARROW:
         leaf, chunk = index.footer.leaves[column.leaf], index.chunk(request.group, column.leaf)
-        pages = [page for blob in blobs for page in read_pages(blob, chunk, leaf)]
+        dictionary = _dictionary_of(index, request, blobs)
+        data = blobs[1:] if request.dictionaries[0] else blobs
+        pages = [page for blob in data for page in read_pages(blob, chunk, leaf)]
         _check_rows(index, request, pages)
         index.note_checksums(pages)
+        needed = int(request.cover.ends[-1])
+        if dictionary is not None and len(pages) < _MANY_PAGES and has_indexes(pages, leaf):
+            indexes, present = read_indexes(pages, chunk, leaf, needed)
+            values = DictionaryValues(indexes, dictionary, _stored_type(column, leaf))
+            return _as_column(values, present, column)
         if len(pages) >= _MANY_PAGES and all(p.encoding == DELTA_BINARY_PACKED for p in pages):
             count = request.cover.row_count
-            whole = [mini_file.LeafPages(leaf, chunk, b"", blobs, count)]
+            whole = [mini_file.LeafPages(leaf, chunk, b"", data, count)]
             return ArrowValues(
                 as_type(mini_file.decode(column.column, whole, count), column.arrow_type)
             )
-        found = plain_values(pages, chunk, leaf, int(request.cover.ends[-1]))
+        found = plain_values(pages, chunk, leaf, needed)
         if found is not None:
-            return _plain_values(found, column, leaf.physical_type)
+            return _as_column(_plain_values(found, column, leaf), found.present, column)
     return ArrowValues(as_type(_decode_by_pyarrow(index, request, blobs), column.arrow_type))
 
 
-def _plain_values(found: PlainPages, column: BoundColumn, physical_type: int) -> Values:
-    values: Values
-    if column.plain is DecodePath.FIXED_WIDTH:
-        values = FixedWidthValues(found.data, physical_type, column.arrow_type, found.value_count)
-    elif found.lengths is None:
-        values = PlainByteArrays(found.data, found.value_count, column.arrow_type)
-    else:
-        values = joined_byte_arrays(found, column.arrow_type)
-    return values if found.present is None else OptionalValues(values, found.present)
+def _dictionary_of(
+    index: ParquetIndex, request: PageRequest, blobs: Sequence[Buffer]
+) -> Dictionary | None:
+    """Return the dictionary of a flat column's chunk, which is kept when it is first read."""
+    group, number = request.group, request.column.leaf
+    known = index.dictionary(group, number)
+    if known is not None or not request.dictionaries[0]:
+        return known
+    leaf, chunk = index.footer.leaves[number], index.chunk(group, number)
+    pages = read_pages(blobs[0], chunk, leaf)
+    index.note_checksums(pages)
+    found = read_dictionary(pages, blobs[0], chunk, leaf)
+    if found is not None:
+        index.keep_dictionary(group, number, found)
+    return found
+
+
+def _plain_values(found: PlainPages, column: BoundColumn, leaf: Leaf) -> Values:
+    kind = _stored_type(column, leaf)
+    if column.plain is DecodePath.BYTE_ARRAYS:
+        if found.lengths is None:
+            return PlainByteArrays(found.data, found.value_count, kind)
+        return joined_byte_arrays(found, kind)
+    return FixedWidthValues(found.data, leaf.physical_type, kind, found.value_count)
+
+
+def _stored_type(column: BoundColumn, leaf: Leaf) -> pa.DataType:
+    """Return the type of a column's values in its pages: of decimals, integers."""
+    if column.plain is not DecodePath.DECIMALS:
+        return column.arrow_type
+    return pa.int32() if VALUE_WIDTHS[leaf.physical_type] == 4 else pa.int64()
+
+
+def _as_column(values: Values, present: Flags | None, column: BoundColumn) -> Values:
+    """Return values with their nulls, in the type of the column."""
+    if present is not None:
+        values = OptionalValues(values, present)
+    if column.plain is DecodePath.DECIMALS:
+        return DecimalValues(values, column.arrow_type)
+    return values
 
 
 def _check_rows(index: ParquetIndex, request: PageRequest, pages: Sequence[Page]) -> None:
@@ -328,12 +406,15 @@ def _decode_by_pyarrow(
 ) -> pa.Array:
     leaves, at = [], 0
     group = request.group
-    for number, chosen in zip(request.column.column.leaves, request.leaf_pages, strict=True):
+    for number, chosen, fetched in zip(
+        request.column.column.leaves, request.leaf_pages, request.dictionaries, strict=True
+    ):
         leaf, chunk = index.footer.leaves[number], index.chunk(group, number)
-        ranges = _leaf_ranges(index, group, number, chosen)
-        own = blobs[at : at + len(ranges)]
-        at += len(ranges)
-        data = own[len(ranges) - len(chosen) :]
+        known = index.dictionary(group, number)
+        dictionary = blobs[at] if fetched else b"" if known is None else known.page
+        at += fetched
+        data = blobs[at : at + len(chosen)]
+        at += len(chosen)
         pages_of_each = [read_pages(blob, chunk, leaf) for blob in data]
         for pages in pages_of_each:
             index.note_checksums(pages)
@@ -347,7 +428,6 @@ def _decode_by_pyarrow(
         expected = index.value_counts(group, number)
         if expected is not None and counts != expected[chosen].tolist():
             raise ValueError("a page holds another number of values than its column index says")
-        dictionary = own[0] if len(own) > len(data) else b""
         if dictionary:
             read_pages(dictionary, chunk, leaf)
         leaves.append(mini_file.LeafPages(leaf, chunk, dictionary, data, sum(counts)))

@@ -24,6 +24,7 @@ class DecodePath(Enum):
 
     FIXED_WIDTH = "their bytes are the values"
     BYTE_ARRAYS = "each value behind its length"
+    DECIMALS = "integers, which become decimals"
     BY_PYARROW = "through a mini-file"
 
 
@@ -94,6 +95,8 @@ def bind_columns(footer: Footer, schema: pa.Schema) -> dict[str, BoundColumn]:
 
 def _plain(leaf: Leaf, wanted: pa.DataType) -> DecodePath:
     """Return how to decode a flat column; raise ValueError if the file has another type."""
+    if pa.types.is_decimal(wanted):
+        return DecodePath.DECIMALS if _holds_decimal(leaf, wanted) else DecodePath.BY_PYARROW
     traits = TRAITS_BY_ID.get(wanted.id)
     plain = DecodePath.BY_PYARROW if traits is None else _PATHS[traits.physical]
     if traits is None or plain is DecodePath.BY_PYARROW:
@@ -107,6 +110,22 @@ def _plain(leaf: Leaf, wanted: pa.DataType) -> DecodePath:
     elif plain is DecodePath.FIXED_WIDTH:
         fits = fits and _signed(leaf) and all(_unit(leaf, mark) is None for mark in _MARKS)
     return _fits(plain, leaf, wanted, when=fits)
+
+
+def _holds_decimal(leaf: Leaf, wanted: pa.DataType) -> bool:
+    """Return whether a column has the integers of a decimal type, by its older annotation."""
+    element = leaf.element
+    return (
+        leaf.physical_type in _INTEGERS
+        and element.get(_CONVERTED) == _DECIMAL
+        and (element.get(_PRECISION), element.get(_SCALE, 0)) == (wanted.precision, wanted.scale)
+    )
+
+
+_INTEGERS = (1, 2)
+_CONVERTED, _SCALE, _PRECISION = 6, 7, 8
+_DECIMAL = 5
+"""Numbers of Parquet: physical types, fields of a schema element, a converted type."""
 
 
 def _fits(plain: DecodePath, leaf: Leaf, wanted: pa.DataType, *, when: bool) -> DecodePath:
@@ -194,7 +213,7 @@ Ints = npt.NDArray[np.int64]
 KeyItem = int | bytes
 """A key value in comparable form: days, ticks and integers as int, strings as UTF-8 bytes."""
 
-_FIXED: dict[int, np.dtype[Any]] = {
+FIXED_WIDTHS: dict[int, np.dtype[Any]] = {
     1: np.dtype("<i4"),
     2: np.dtype("<i8"),
     4: np.dtype("<f4"),
@@ -264,7 +283,7 @@ class FixedWidthValues:
     def __init__(
         self, data: bytes, physical_type: int, arrow_type: pa.DataType, count: int
     ) -> None:
-        dtype = _FIXED[physical_type]
+        dtype = FIXED_WIDTHS[physical_type]
         if len(data) != count * dtype.itemsize:
             raise ValueError("a page holds another number of values than its header says")
         self._numbers: npt.NDArray[Any] = np.frombuffer(data, dtype)
@@ -366,6 +385,43 @@ def with_nulls(dense: pa.Array, present: Flags) -> pa.Array:
         numbers[present] = dense_numbers[: len(dense)]
         buffers = [validity, pa.py_buffer(numbers)]
     return pa.Array.from_buffers(dense.type, count, buffers, count - len(dense))
+
+
+class DecimalValues:
+    """Integers that are decimals without their point.
+
+    Args:
+        values: The integers, as int32 or int64.
+        arrow_type: A decimal of 128 bits.
+    """
+
+    __slots__ = ("_type", "_values", "count")
+
+    def __init__(self, values: Values, arrow_type: pa.DataType) -> None:
+        self._values = values
+        self._type = arrow_type
+        self.count = values.count
+
+    def find(self, key: KeyItem, start: int, end: int) -> tuple[int, int]:
+        """As `Values.find`."""
+        return self._values.find(key, start, end)
+
+    def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
+        """As `Values.find_many`."""
+        return self._values.find_many(keys, first, end)
+
+    def rows(self, starts: Ints, ends: Ints) -> pa.Array:
+        """As `Values.rows`."""
+        integers = self._values.rows(starts, ends)
+        if integers.null_count == len(integers):
+            return pa.nulls(len(integers), self._type)
+        dtype = np.int32 if integers.type.bit_width == 32 else np.int64
+        validity, data = integers.buffers()
+        halves = np.empty((len(integers), 2), np.int64)
+        halves[:, 0] = np.frombuffer(data, dtype, len(integers))
+        halves[:, 1] = halves[:, 0] >> 63
+        buffers = [validity, pa.py_buffer(halves)]
+        return pa.Array.from_buffers(self._type, len(integers), buffers, integers.null_count)
 
 
 class ArrowValues:

@@ -351,8 +351,9 @@ def _read_values(
     size = 0
     for part in (part for each in found for part in _cut_by_size(index, each, columns)):
         parts.append(part)
+        covers: dict[int, Cover] = {}
         for column in columns:
-            requests.append(request_rows(index, part.group, column, part.starts, part.ends))
+            requests.append(request_rows(index, part.group, column, part.starts, part.ends, covers))
             size += requests[-1].size_bytes
         if size >= ROUND_BYTES:
             yield from _read_round(index, parts, requests, read)

@@ -27,6 +27,7 @@ from sleeper.lookup.columns import (
     bind_columns,
     want_columns,
 )
+from sleeper.lookup.dictionary_pages import Dictionary
 from sleeper.lookup.parquet.bloom import BloomFilter, read_filter
 from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk
@@ -78,6 +79,7 @@ class ParquetIndex:
         self._ready: set[tuple[int, tuple[int, ...], tuple[int, ...]]] = set()
         self._converted_leaves: frozenset[int] = frozenset()
         self._filters: dict[tuple[int, tuple[int, ...]], tuple[BloomFilter | None, ...]] = {}
+        self._dictionaries: dict[tuple[int, int], Dictionary] = {}
         self._filter_sums = seal.filters_by_chunk(footer) if seal is not None else {}
         self._size_bytes = footer.size_bytes + len(end.held) + 150 * len(self._filter_sums)
         if seal is not None:
@@ -125,6 +127,15 @@ class ParquetIndex:
     def chunk(self, group: int, leaf: int) -> ColumnChunk:
         """Return the footer's column chunk of one leaf in one row group."""
         return self.footer.chunks[group][leaf]
+
+    def dictionary(self, group: int, leaf: int) -> Dictionary | None:
+        """Return the dictionary of a column chunk, if it was decoded."""
+        return self._dictionaries.get((group, leaf))
+
+    def keep_dictionary(self, group: int, leaf: int, dictionary: Dictionary) -> None:
+        """Keep a dictionary, so that it is not read again."""
+        if self._dictionaries.setdefault((group, leaf), dictionary) is dictionary:
+            self._size_bytes += dictionary.size_bytes
 
     def group_bounds(self, leaf: int) -> PageBounds:
         """Return the bounds of each row group's values of the first row key."""

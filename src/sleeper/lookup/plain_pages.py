@@ -160,17 +160,56 @@ def _joined(lengths: Sequence[int | Ints], counts: Sequence[int]) -> int | Ints:
     return whole
 
 
-def _plain_page(page: Page, codec: int, leaf: Leaf, needed: int | None = None) -> PlainPages:
-    levels, values = _levels_and_values(page, decompressed(page, codec), leaf)
-    present, count = None, page.value_count
+class PageValues(NamedTuple):
+    """The values of one page, as they are encoded.
+
+    Attributes:
+        values: Their bytes.
+        value_count: How many there are, without nulls.
+        present: Which rows have one, of the first that were asked for; None if all these have.
+        needed: How many values these rows have.
+    """
+
+    values: bytes
+    value_count: int
+    present: Flags | None
+    needed: int
+
+
+def page_values(page: Page, body: bytes, leaf: Leaf, needed: int | None = None) -> PageValues:
+    """Divide the body of a page, which is decompressed, into levels and values.
+
+    Args:
+        page: The page.
+        body: Its body.
+        leaf: Its column.
+        needed: How many of its first rows are wanted; all if None. Levels of others are not looked
+            at if the header says how many nulls there are.
+
+    Raises:
+        ValueError: they do not fit the header.
+    """
+    levels, values = _levels_and_values(page, body, leaf)
+    rows, nulls = page.value_count, page.null_count
+    if needed is not None and needed < rows and nulls is not None:
+        if not 0 <= nulls <= rows:
+            raise ValueError("a page has another number of nulls than its header says")
+        present = present_rows(levels, rows, needed) if leaf.definition_max else None
+        found = needed if present is None else int(np.count_nonzero(present))
+        return PageValues(values, rows - nulls, present, found)
+    present = None
     if leaf.definition_max:
-        present = present_rows(levels, count)
+        present = present_rows(levels, rows)
     elif levels:
         raise ValueError("a page has levels, but its column has no nulls")
-    if present is not None:
-        count = int(np.count_nonzero(present))
-    if page.null_count not in (None, page.value_count - count):
+    count = rows if present is None else int(np.count_nonzero(present))
+    if nulls not in (None, rows - count):
         raise ValueError("a page has another number of nulls than its header says")
+    return PageValues(values, count, present, count)
+
+
+def _plain_page(page: Page, codec: int, leaf: Leaf, needed: int | None = None) -> PlainPages:
+    values, count, present, found = page_values(page, decompressed(page, codec), leaf, needed)
     lengths: int | Ints | None = None
     width = VALUE_WIDTHS.get(leaf.physical_type, 0)
     if page.encoding == DELTA_LENGTH_BYTE_ARRAY:
@@ -179,11 +218,8 @@ def _plain_page(page: Page, codec: int, leaf: Leaf, needed: int | None = None) -
         lengths, at = read_lengths(values, count)
         values = values[at:]
     elif page.encoding == DELTA_BINARY_PACKED:
-        encoded = count
-        if needed is not None and needed < page.value_count:
-            present = None if present is None else present[:needed]
-            count = needed if present is None else int(np.count_nonzero(present))
-        values = read_numbers(values, encoded, width, count)
+        values = read_numbers(values, count, width, found)
+        count = found
     if width and len(values) != count * width:
         raise ValueError("a page holds another number of values than its header says")
     return PlainPages(values, count, present, lengths)

@@ -313,9 +313,10 @@ class LookupReader:
             share = PAGES_BYTES_MAX // call.file_count
             read_key_ahead(index, call.keys, wanted, read, share)
         found = find_rows(index, call.keys, wanted, read)
+        rows = _table(index, found, call, wanted, read) if found else call.nothing
         if index.size_bytes != size:
             self._cache.put(index)
-        return _table(index, found, call, wanted, read) if found else call.nothing
+        return rows
 
 
 def _table(

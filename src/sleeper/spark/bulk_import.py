@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.input_files import RowGroup
-from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged, InputRefused, NullKeys, ObjectNotFound, StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition

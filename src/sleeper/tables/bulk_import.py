@@ -23,7 +23,7 @@ from sleeper.engine.inputs.input_files import InputFiles
 from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows, samples_by_leaf
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.temp_folder import temp_file_failures, temp_folder
-from sleeper.engine.writing.data_file import write_settings
+from sleeper.engine.writing.write_settings import write_settings
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.html.values import NotebookHtml
 from sleeper.model.csv_options import CsvOptions

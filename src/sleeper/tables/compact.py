@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
-from sleeper.engine.writing.data_file import WriteSettings, write_settings
+from sleeper.engine.writing.write_settings import WriteSettings, write_settings
 from sleeper.errors import (
     BadRequest,
     CommitRefused,

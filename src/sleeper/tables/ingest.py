@@ -28,8 +28,8 @@ from typing import Any
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
 from sleeper.engine.sorting.sort import SortSettings
-from sleeper.engine.writing.data_file import write_settings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
+from sleeper.engine.writing.write_settings import write_settings
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.html.values import NotebookHtml
 from sleeper.model.csv_options import CsvOptions

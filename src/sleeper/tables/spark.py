@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sleeper.engine.writing.data_file import write_settings
+from sleeper.engine.writing.write_settings import write_settings
 from sleeper.errors import BadRequest
 from sleeper.lookup.keys import key_batch, key_rows
 from sleeper.model.queries import (

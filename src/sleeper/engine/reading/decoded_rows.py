@@ -39,7 +39,7 @@ _PLAIN_ONLY = frozenset((0, 3))  # PLAIN values; RLE is for levels, which flat r
 def has_plain_pages(column: BoundColumn, leaf: Leaf, chunks: Sequence[ColumnChunk]) -> bool:
     """Return whether `decode_plain_pages` may decode chunks of a column."""
     return (
-        column.plain is not DecodePath.BY_PYARROW
+        column.plain in (DecodePath.FIXED_WIDTH, DecodePath.BYTE_ARRAYS)
         and not leaf.definition_max
         and all(
             CODECS[chunk.codec] == "zstd" and chunk.encodings <= _PLAIN_ONLY for chunk in chunks

@@ -25,7 +25,8 @@ from sleeper.engine.reading.page_checksums import verify_pages
 from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.reading.regions import row_groups
 from sleeper.engine.reading.verified_pages import verify_region
-from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob

@@ -6,7 +6,7 @@ filters for row keys, a seal over footer, indexes and filters, and a sketch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,84 +16,19 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sleeper.columns.type_traits import KEY_LAYOUT, OTHER_LAYOUT, TRAITS_BY_ID, ColumnLayout
-from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
+from sleeper.engine.arrow_schema import columns_with_statistics
 from sleeper.engine.sketches.stored_sketch import SketchBuilder, sketch_place_bytes
 from sleeper.engine.sorting.key_order import key_at
+from sleeper.engine.writing.column_layout import file_layouts, pyarrow_options
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import BadRequest
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.lookup.parquet.seal import RunningChecksums, page_sums_bytes, seal_bytes
 from sleeper.model.files import FileReference, key_to_text
 from sleeper.model.keys import checked_value
-from sleeper.model.known_properties.table import ParquetProperties
-from sleeper.model.schema import Field, Schema
+from sleeper.model.schema import Schema
 from sleeper.ports.objects import Output
-
-# ---------------------------------------------------------------- column layout
-#
-# Chooses codec and encoding of each column of a data file.
-#
-# Every writer of data files asks here, so that files do not depend on who wrote them.
-
-
-def column_layouts(
-    schema: Schema,
-    arrow_schema: pa.Schema,
-    *,
-    codec: str | None,
-    level: int | None = None,
-    delta_encodings: bool = True,
-) -> dict[str, ColumnLayout]:
-    """Return the layout of each column without a dictionary, by its path in Parquet.
-
-    Args:
-        schema: The table's schema.
-        arrow_schema: The same as Arrow's.
-        codec: The codec that a user chose for all columns, by pyarrow's name; None if each column
-            gets its own.
-        level: The level of that codec; None is its default.
-        delta_encodings: False if only PLAIN is wanted.
-    """
-    found = {}
-    for field in arrow_schema:
-        chosen = _layout(field.type, is_key=field.name in schema.row_key_names)
-        if codec is not None:
-            chosen = ColumnLayout(codec, level, chosen.encoding)
-        if not delta_encodings:
-            chosen = ColumnLayout(chosen.codec, chosen.level)
-        found.update(dict.fromkeys(parquet_paths(field), chosen))
-    return found
-
-
-def pyarrow_options(
-    layouts: Mapping[str, ColumnLayout], dictionaries: Collection[str] = ()
-) -> dict[str, Any]:
-    """Return the layouts as options of pyarrow's writer.
-
-    Args:
-        layouts: The layout of each column, by path.
-        dictionaries: Paths of columns that get a dictionary instead of an encoding.
-    """
-    levels = {path: each.level for path, each in layouts.items() if each.level is not None}
-    encodings = {
-        path: each.encoding
-        for path, each in layouts.items()
-        if each.encoding is not None and path not in dictionaries
-    }
-    return {
-        "compression": {path: each.codec for path, each in layouts.items()},
-        "compression_level": levels or None,
-        "column_encoding": encodings or None,
-    }
-
-
-def _layout(kind: pa.DataType, *, is_key: bool) -> ColumnLayout:
-    if is_key:
-        return KEY_LAYOUT
-    traits = TRAITS_BY_ID.get(kind.id)
-    return OTHER_LAYOUT if traits is None else traits.layout
-
 
 # ---------------------------------------------------------------- sealed output
 #
@@ -217,77 +152,6 @@ FORMAT = {b"sleeper.format": b"1"}
 
 FILTER_FALSE_POSITIVES = 0.01
 """False positive rate of Bloom filters. A tenth of it needs half more bytes."""
-# A column with more distinct values gets no dictionary: row groups are small, and a dictionary of
-# nearly all their values makes them larger.
-_DICTIONARY_BYTES_MAX = 16 << 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteSettings:
-    """The layout of data files.
-
-    Attributes:
-        codec: Compression of the pages of all columns, by pyarrow's name, "none" for none; None for
-            a codec by column.
-        level: Level of that codec; None is the codec's default.
-        page_rows: Maximum number of rows of a page, which affects look-ups most.
-        page_bytes: Approximate bytes of a page, before compression.
-        row_group_rows: Maximum number of rows of a row group.
-        row_group_bytes: Approximate bytes of a row group in memory.
-        dictionary_row_keys: Whether row key columns get dictionaries.
-        dictionary_sort_keys: Whether sort key columns do.
-        dictionary_values: Whether value columns do.
-        page_version: "1.0" or "2.0", the version of data pages.
-        bloom_filter: Whether row key columns get Bloom filters. They need 1.2 to 2.4 bytes a row
-            and column, and are in memory until the file is closed.
-    """
-
-    codec: str | None = None
-    level: int | None = None
-    page_rows: int = 1_000
-    page_bytes: int = 128 << 10
-    row_group_rows: int = 32_768
-    row_group_bytes: int = 8 << 20
-    dictionary_row_keys: bool = False
-    dictionary_sort_keys: bool = False
-    dictionary_values: bool = False
-    page_version: str = "2.0"
-    bloom_filter: bool = True
-
-    def layouts(self, schema: Schema, arrow_schema: pa.Schema) -> dict[str, ColumnLayout]:
-        """Return the layout of each column without a dictionary, by its path in Parquet."""
-        return column_layouts(
-            schema,
-            arrow_schema,
-            codec=self.codec,
-            level=self.level,
-            delta_encodings=self.page_version == "2.0",
-        )
-
-    def dictionary_columns(self, schema: Schema, arrow_schema: pa.Schema) -> list[str]:
-        """Return the Parquet paths of the columns that get dictionaries."""
-        wanted: list[Field] = []
-        wanted += schema.row_keys if self.dictionary_row_keys else ()
-        wanted += schema.sort_keys if self.dictionary_sort_keys else ()
-        wanted += schema.values if self.dictionary_values else ()
-        return [path for field in wanted for path in parquet_paths(arrow_schema.field(field.name))]
-
-
-def write_settings(properties: ParquetProperties) -> WriteSettings:
-    """Return the layout from a table's properties."""
-    return WriteSettings(
-        codec="none" if properties.compression == "uncompressed" else properties.compression,
-        level=3 if properties.compression == "zstd" else None,
-        page_rows=properties.page_rows,
-        page_bytes=properties.page_bytes,
-        row_group_rows=properties.row_group_rows,
-        row_group_bytes=properties.row_group_bytes,
-        dictionary_row_keys=properties.dictionary_row_keys,
-        dictionary_sort_keys=properties.dictionary_sort_keys,
-        dictionary_values=properties.dictionary_values,
-        page_version="1.0" if properties.writer_version == "v1" else "2.0",
-        bloom_filter=properties.bloom_filter,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +253,7 @@ class DataFileWriter:
             BadRequest: readers would refuse a column of it.
         """
         self._write_groups(all_rows=True)
-        parquet = self._opened(group_rows=1)
+        parquet = self._opened(self._arrow_schema.empty_table())
         sketch_place = self._write_sketch()
         self._output.hold()
         parquet.close()
@@ -447,7 +311,7 @@ class DataFileWriter:
         step = self._group_rows()
         rows = pa.concat_tables(self._waiting)
         whole = rows.num_rows if all_rows else rows.num_rows // step * step
-        parquet = self._opened(group_rows=min(step, rows.num_rows))
+        parquet = self._opened(rows.slice(0, step))
         for start in range(0, whole, step):
             group = rows.slice(start, min(step, whole - start))
             parquet.write_table(group.replace_schema_metadata(FORMAT), step)
@@ -455,14 +319,24 @@ class DataFileWriter:
         self._waiting = [rest] if rest.num_rows else []
         self._waiting_rows, self._waiting_bytes = rest.num_rows, rest.nbytes
 
-    def _opened(self, *, group_rows: int) -> Any:
-        """Return the Parquet writer, made with the first row group, which sizes the filters."""
+    def _opened(self, first_group: pa.Table) -> Any:
+        """Return the Parquet writer, made with the first row group, which decides the layout."""
         if self._parquet is None:
-            options = _parquet_options(self._schema, self._arrow_schema, self._settings)
+            layouts = file_layouts(first_group, self._schema, self._arrow_schema, self._settings)
+            options = pyarrow_options(layouts, self._settings)
             if self._settings.bloom_filter:
-                size = {"ndv": group_rows, "fpp": FILTER_FALSE_POSITIVES}
+                size = {"ndv": max(1, first_group.num_rows), "fpp": FILTER_FALSE_POSITIVES}
                 options["bloom_filter_options"] = {f.name: size for f in self._schema.row_keys}
-            self._parquet = pq.ParquetWriter(self._stream, self._arrow_schema, **options)
+            self._parquet = pq.ParquetWriter(
+                self._stream,
+                self._arrow_schema,
+                write_statistics=columns_with_statistics(self._arrow_schema),
+                write_page_index=True,
+                sorting_columns=[
+                    pq.SortingColumn(place) for place in range(len(self._schema.keys))
+                ],
+                **options,
+            )
         return self._parquet
 
 
@@ -484,22 +358,3 @@ def _row_key(rows: pa.Table, row: int, schema: Schema) -> tuple[Any, ...]:
     return tuple(
         checked_value(field, rows.column(field.name)[row].as_py()) for field in schema.row_keys
     )
-
-
-def _parquet_options(
-    schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
-) -> dict[str, Any]:
-    dictionaries = settings.dictionary_columns(schema, arrow_schema)
-    return {
-        **pyarrow_options(settings.layouts(schema, arrow_schema), dictionaries),
-        "data_page_size": settings.page_bytes,
-        "max_rows_per_page": settings.page_rows,
-        "write_batch_size": min(1024, settings.page_rows),
-        "data_page_version": settings.page_version,
-        "use_dictionary": dictionaries or False,
-        "dictionary_pagesize_limit": _DICTIONARY_BYTES_MAX,
-        "write_statistics": columns_with_statistics(arrow_schema),
-        "write_page_index": True,
-        "write_page_checksum": True,
-        "sorting_columns": [pq.SortingColumn(place) for place in range(len(schema.keys))],
-    }

@@ -17,7 +17,8 @@ from sleeper.engine.memory_limit import shortages_as_errors
 from sleeper.engine.processing.aggregations import as_counts
 from sleeper.engine.processing.process import process
 from sleeper.engine.sorting.sort import SortSettings, sort_into_groups
-from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings
+from sleeper.engine.writing.data_file import DataFileWriter
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, Partition

@@ -53,7 +53,9 @@ def read_numbers(data: bytes, count: int, width: int, needed: int | None = None)
         raise ValueError("a page's numbers do not fill it")
     if isinstance(values, int):
         return (values % (1 << 8 * width)).to_bytes(width, "little") * wanted
-    return values[:wanted].astype(f"<u{width}").tobytes()
+    if width == 8:
+        return values[:wanted].tobytes()
+    return values[:wanted].astype("<u4").tobytes()
 
 
 def read_lengths(
@@ -153,17 +155,31 @@ def _unpacked(data: bytes, places: Sequence[int], widths: Sequence[int], part: i
     """Return the numbers of parts, each with `part` numbers of its own width in bits."""
     codes = data + _PADDING
     words = np.ndarray((len(codes) - 7,), "<u8", codes, 0, (1,))
+    width = widths[0]
+    if width <= _ONE_LOAD_MAX and widths.count(width) == len(widths):
+        first_bytes, shifts, mask = _places_of_width(part, width)
+        found: _Words = words[np.array(places, np.int64)[:, None] + first_bytes]
+        found >>= shifts
+        found &= mask
+        return found.reshape(-1)
     bits = np.array(widths, np.intp)
     first_bytes, shifts, masks = _bit_places(part)
     from_bytes = first_bytes[bits]
     from_bytes += np.array(places, np.int64)[:, None]
-    found: _Words = words[from_bytes]
+    found = words[from_bytes]
     found >>= shifts[bits]
     if max(widths) > _ONE_LOAD_MAX:  # the rest of a number is in the ninth byte
         rest = (words[from_bytes + 8] & np.uint64(255)) << (np.uint64(63) - shifts[bits])
         found |= rest << np.uint64(1)
     found &= masks[bits]
     return found.reshape(-1)
+
+
+@lru_cache(maxsize=256)
+def _places_of_width(part: int, width: int) -> tuple[Ints, _Words, np.uint64]:
+    """Return one width's row of `_bit_places`."""
+    first_bytes, shifts, masks = _bit_places(part)
+    return first_bytes[width], shifts[width], masks[width, 0]
 
 
 @lru_cache(maxsize=8)

@@ -128,12 +128,14 @@ def read_offset_indexes(indexes: Sequence[tuple[bytes, int]]) -> list[PageLocati
     offsets, sizes, first_rows = table
     if not (sizes > 0).all() or offsets.min() < 4:
         raise ValueError("an offset index has impossible offsets")
-    found, page = [], 0
+    found, page = list[PageLocations](), 0
     for (_, row_count), count in zip(indexes, counts, strict=True):
         own = slice(page, page + count)
         rows = np.append(first_rows[own], np.int64(row_count))
         if rows[0] != 0 or not (rows[1:] > rows[:-1]).all():
             raise ValueError("an offset index has rows out of order")
+        if found and np.array_equal(rows, found[-1].first_rows):
+            rows = found[-1].first_rows  # shared: the pages of most columns have the same rows
         found.append(PageLocations(offsets[own], sizes[own], rows, page_each=True))
         page += count
     return found

@@ -39,10 +39,15 @@ Flags = npt.NDArray[np.bool_]
 _BYTE_OF_LEVEL = (b"\x00", b"\x01")
 
 
-def present_rows(levels: bytes, count: int) -> Flags | None:
+def present_rows(levels: bytes, count: int, needed: int | None = None) -> Flags | None:
     """Return which of `count` rows of a flat optional column have a value; None if all have one.
 
     Needs at most nine bytes a row, and eight for each byte of `levels`.
+
+    Args:
+        levels: Their levels.
+        count: The rows of the page.
+        needed: How many of the first are wanted; all if None. What follows is not looked at.
 
     Raises:
         ValueError: the number of levels differs from `count`, they do not end with their bytes,
@@ -51,14 +56,15 @@ def present_rows(levels: bytes, count: int) -> Flags | None:
     if len(levels) < 12:  # One run, as in nearly all pages without nulls: no loop is needed.
         run, at = read_varint(levels + b"\x00", 0)
         if run == count << 1 and at + 1 == len(levels) and levels[at] < 2:
-            return None if levels[at] else np.zeros(count, np.bool_)
-    one_byte_each = _expanded(levels, count)
-    present = np.frombuffer(one_byte_each, np.bool_, count)
-    return None if np.count_nonzero(present) == count else present
+            return None if levels[at] else np.zeros(count if needed is None else needed, np.bool_)
+    wanted = count if needed is None else min(needed, count)
+    one_byte_each = _expanded(levels, count, wanted)
+    present = np.frombuffer(one_byte_each, np.bool_, wanted)
+    return None if np.count_nonzero(present) == wanted else present
 
 
-def _expanded(levels: bytes, count: int) -> bytes:
-    """Return the levels as one byte each, possibly with some padding at the end.
+def _expanded(levels: bytes, count: int, wanted: int) -> bytes:
+    """Return the first levels as one byte each, possibly with more at the end.
 
     The loop is over runs. A run of one level is eight rows long or longer, for all writers that we
     know of.
@@ -67,7 +73,7 @@ def _expanded(levels: bytes, count: int) -> bytes:
     parts = []
     at = found = 0
     end = len(levels)
-    while at < end and found < count:
+    while at < end and found < wanted:
         run = levels[at]
         at += 1
         if run > 127:
@@ -83,7 +89,7 @@ def _expanded(levels: bytes, count: int) -> bytes:
             parts.append(_BYTE_OF_LEVEL[levels[at]] * length)
             at += 1
             found += length
-    if at != end or not count <= found < count + 8:
+    if found < wanted or (wanted == count and (at != end or found >= count + 8)):
         raise ValueError("a page's levels do not fit its header")
     return b"".join(parts)
 

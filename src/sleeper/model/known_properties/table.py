@@ -121,26 +121,28 @@ class ParquetProperties:
         "table.parquet.compression.codec",
         None,
         CODEC,
-        "How the pages of all columns are compressed. Without it each column has a codec by its "
-        "type: whole numbers that are no row keys lz4 (raw blocks), others zstd.",
+        "How the pages of all columns are compressed. Without it each column of a file has the "
+        "codec that suits its first rows, lz4 (raw blocks) or zstd.",
     )
-    dictionary_row_keys: bool = setting(
+    dictionary_row_keys: bool | None = setting(
         "table.parquet.dictionary.encoding.rowkey.fields",
-        "false",
+        None,
         BOOLEAN,
-        "Dictionaries for row key columns.",
+        "Dictionaries for row key columns whose values fit into 16 KiB. Without it there are none.",
     )
-    dictionary_sort_keys: bool = setting(
+    dictionary_sort_keys: bool | None = setting(
         "table.parquet.dictionary.encoding.sortkey.fields",
-        "false",
+        None,
         BOOLEAN,
-        "Dictionaries for sort key columns.",
+        "Dictionaries for sort key columns whose values fit into 16 KiB. Without it, for those "
+        "that are smaller with one.",
     )
-    dictionary_values: bool = setting(
+    dictionary_values: bool | None = setting(
         "table.parquet.dictionary.encoding.value.fields",
-        "false",
+        None,
         BOOLEAN,
-        "Dictionaries for value columns.",
+        "Dictionaries for value columns whose values fit into 16 KiB. Without it, for those "
+        "that are smaller with one.",
     )
     writer_version: str = setting(
         "table.parquet.writer.version", "v2", one_of("v1", "v2"), "Version of the data pages."

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.sorting.sort import SortSettings
-from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sleeper.engine.reading.read_leaves import TableReader, open_table_reader
-from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema

@@ -18,8 +18,8 @@ from sleeper.engine.arrow_schema import check_columns, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sorting.sort import SortSettings
-from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import BadRequest, NullKeys, StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, leaf_groups

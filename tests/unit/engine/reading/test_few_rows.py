@@ -14,7 +14,8 @@ from sleeper.engine.reading import few_rows
 from sleeper.engine.reading.few_rows import read_few_rows
 from sleeper.engine.reading.merged_scan import FileSlice
 from sleeper.engine.reading.read_leaves import open_table_reader
-from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged
 from sleeper.model.keys import key_type
 from sleeper.model.processing import Processing

@@ -13,7 +13,8 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.reading.merged_scan import FileSlice, Scanner
 from sleeper.engine.reading.page_checksums import verify_pages
 from sleeper.engine.writing import data_file
-from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema

@@ -16,7 +16,8 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.reading import few_rows, verified_pages
 from sleeper.engine.reading.read_leaves import open_table_reader, read_leaves
 from sleeper.engine.reading.verified_pages import VerifiedPages
-from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.processing import Processing

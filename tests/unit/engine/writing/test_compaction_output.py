@@ -16,7 +16,8 @@ from sleeper.engine.reading.read_leaves import open_table_reader
 from sleeper.engine.reading.session import Session, merge_plan, node_names
 from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.engine.writing.compaction_output import compact_files
-from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition

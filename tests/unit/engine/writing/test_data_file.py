@@ -21,7 +21,8 @@ from sleeper.engine.sketches.stored_sketch import (
     SketchBuilder,
     read_stored_sketch,
 )
-from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import DataFileWriter, write_data_file
+from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.file_end import read_file_end
 from sleeper.lookup.parquet.footer import read_footer
