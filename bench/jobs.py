@@ -29,6 +29,7 @@ from bench.committer import cpu_seconds
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.statuses import JobStatus
 from sleeper.workers.open_worker import open_worker
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.string())])
@@ -75,7 +76,6 @@ def one_process(folder: Path, files: list[Path]) -> list[str]:
     table.ingest(files[0], "warm")
     for path in files:
         queued.jobs.submit_ingest("t", path, path.stem)
-    woken = threading.Event()
     spent = {"direct": 0.0, "by job": 0.0}
     for path in files:
         begin = process_time()
@@ -85,10 +85,7 @@ def one_process(folder: Path, files: list[Path]) -> list[str]:
             queued,
             "ingest",
             WorkerSettings(wait_s=0, jobs_max=1),
-            host="here",
-            pid=1,
-            stopped=woken.is_set,
-            rest=woken.wait,
+            StopSignal(),
         )
         begin = process_time()
         worker.run()
