@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.tables import StateMove
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
@@ -50,27 +51,30 @@ def verify_chain(log: TransactionLog, here: StateMove | None) -> VerifiedChain:
     number: int | None = None
     entries, chained, findings = 0, 0, list[Finding]()
     before: str | None = None
-    for number, body in log.read_after(0 if here is None else here.number - 1):
-        entries += 1
-        try:
-            document = json.loads(body.partition(b"\n")[0])
-            is_chained, prev = document["format"] > 1, document.get("prev")
-            wrong_keys = changed_keys(body) if is_chained else 0
-        except _NO_ENTRY as error:
-            findings.append(_finding(number, f"cannot be read: {error}"))
-            is_chained, prev, wrong_keys = True, before, 0
-        if is_chained and prev != before:
-            findings.append(
-                _finding(
-                    number - 1,
-                    f"is not the one after which entry {number} was written: one of the two was "
-                    "changed or replaced",
+    try:
+        for number, body in log.read_after(0 if here is None else here.number - 1):
+            entries += 1
+            try:
+                document = json.loads(body.partition(b"\n")[0])
+                is_chained, prev = document["format"] > 1, document.get("prev")
+                wrong_keys = changed_keys(body) if is_chained else 0
+            except _NO_ENTRY as error:
+                findings.append(_finding(number, f"cannot be read: {error}"))
+                is_chained, prev, wrong_keys = True, before, 0
+            if is_chained and prev != before:
+                findings.append(
+                    _finding(
+                        number - 1,
+                        f"is not the one after which entry {number} was written: one of the two "
+                        "was changed or replaced",
+                    )
                 )
-            )
-        if wrong_keys:
-            findings.append(_finding(number, f"has {wrong_keys} keys that were changed"))
-        chained += is_chained
-        before = entry_digest(body) if is_chained else None
+            if wrong_keys:
+                findings.append(_finding(number, f"has {wrong_keys} keys that were changed"))
+            chained += is_chained
+            before = entry_digest(body) if is_chained else None
+    except (ObjectNotFound, VersionNotFound, DataDamaged) as error:
+        findings.append(_finding((number or 0) + 1, f"cannot be read: {error}"))
     return VerifiedChain(
         last=number, entries=entries, chained=chained, digest=before, findings=tuple(findings)
     )
