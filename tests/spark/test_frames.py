@@ -260,6 +260,7 @@ def test_a_python_without_sleeper_is_named(instance):
     class Session:
         """A session whose Python finds nothing."""
 
+        conf = property(lambda self: {})
         read = property(lambda self: self)
         format = options = lambda self, *_, **__: self
 
