@@ -35,12 +35,12 @@ demo: $(READY) ## Store a year of flights and read them by key: a tour in a minu
 # Tests on Spark share one session, so each of these runs is one process: on Spark as users have
 # it, on a cluster of processes that are killed, and those marked every_spark through Spark
 # Connect and on the oldest Spark as well. Tests of deployment are one more process: they share
-# templates that take long to make. All others are shared by two more processes than there are
+# templates that take long to make. All others are shared by one more process than there are
 # processors. Three of these runs go on at once, for tests wait for servers and processes.
 # --under keeps each test in one run, also where ARGS names files; where ARGS chooses tests, a run
 # that has none of them is no failure.
 PYTEST := -m pytest --quiet --durations=5
-AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 2)')
+AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 SPARK_PYTEST := $(PYTEST) -p no:schemathesis
 # A run of all tests that passes leaves its figures for `make test-runs`, under its commit.
 COMMIT = $(shell $(BIN)/python -c 'from tools.run_figures import *; print(commit_of(ROOT))')

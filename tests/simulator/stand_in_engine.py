@@ -20,6 +20,7 @@ from sleeper.engine.reading import few_rows
 from sleeper.engine.reading.file_rows import FileRows
 from sleeper.engine.reading.merged_scan import FileSlice, Scanner
 from sleeper.engine.reading.verified_pages import VerifiedPages
+from sleeper.engine.sketches import leaf_keys
 from sleeper.engine.sketches.sketch import Sketches
 from sleeper.engine.sketches.stored_sketch import SketchBuilder, read_sketches
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
@@ -28,7 +29,7 @@ from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
-from sleeper.tables import push_down, split_and_merge
+from sleeper.tables import push_down
 
 Row = tuple[Any, ...]
 
@@ -180,7 +181,7 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
         lambda reader, filename, *_: read_file(reader._files, filename),
     ),
     (push_down, "read_stored_sketch", read_stored_sketch),
-    (split_and_merge, "read_stored_sketch", read_stored_sketch),
+    (leaf_keys, "read_stored_sketch", read_stored_sketch),
     (leaf_files, "sort_into_groups", sort_into_groups),
     (compaction_output, "taken_ahead", lambda items, *_, **__: items),
     (few_rows, "read_few_rows", lambda *_: None),
