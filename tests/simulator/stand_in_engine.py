@@ -171,6 +171,11 @@ def count_files(reading: FileRows, regions_by_file: Iterable[str], left_out: lis
     return 0
 
 
+def in_turn(run, items, *_, **__):
+    """Calls one after the other, where the engine would use threads."""
+    return (run(each) for each in items)
+
+
 PLACES: tuple[tuple[Any, str, Any], ...] = (
     (leaf_files, "DataFileWriter", StandInWriter),
     (data_file, "DataFileWriter", StandInWriter),
@@ -182,6 +187,8 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     ),
     (push_down, "read_stored_sketch", read_stored_sketch),
     (leaf_keys, "read_stored_sketch", read_stored_sketch),
+    (leaf_keys, "run_ahead", in_turn),
+    (push_down, "run_ahead", in_turn),
     (leaf_files, "sort_into_groups", sort_into_groups),
     (compaction_output, "taken_ahead", lambda items, *_, **__: items),
     (few_rows, "read_few_rows", lambda *_: None),
