@@ -24,7 +24,6 @@ import sleeper
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.request_limits import RequestLimits
-from sleeper.interfaces.rest.statements.process_handle import ProcessHandle
 from sleeper.interfaces.rest.statements.process_pool import StatementProcesses
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -90,6 +89,16 @@ def resident() -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) << 10
     raise AssertionError
+
+
+def busy(statements: StatementProcesses) -> list[int]:
+    """The processes of a server that answer a statement."""
+    return [each._process.pid for each in [*statements._processes] if not each.is_idle]
+
+
+def nothing_runs(statements: StatementProcesses) -> bool:
+    """Whether a process waits for a statement, and none runs one or ends after it."""
+    return bool(statements._idle) and not statements._calls and not busy(statements)
 
 
 def becomes_true(condition: Callable[[], bool]) -> bool:
@@ -193,17 +202,15 @@ def test_a_long_question_ends_when_its_client_leaves(url):
     content = b", ".join(b'{"id": [%d, %d]}' % (2 * n, 2 * n + 1) for n in range(200_000))
     body = b'{"regions": [%s]}' % content
     sql(url, SHORT)
-    assert becomes_true(lambda: SERVED[0]._calls == 0)
-    busy: list[ProcessHandle] = []
+    assert becomes_true(lambda: nothing_runs(SERVED[0]))
+    its: list[int] = []
     request = b"POST /sleeper/tables/t/query HTTP/1.1\r\nHost: localhost\r\n"
     place = (urlsplit(url).hostname, urlsplit(url).port)
     with closing(socket.create_connection(place)) as opened:
         opened.sendall(request + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert becomes_true(
-            lambda: bool(busy) or busy.extend(w for w in SERVED[0]._processes if not w.is_idle)
-        )
+        assert becomes_true(lambda: bool(its) or its.extend(busy(SERVED[0])))
 
-    assert becomes_true(lambda: not busy[0].is_alive)
+    assert becomes_true(lambda: its[0] not in processes())
 
 
 @pytest.mark.parametrize("count", [5, 20_000])
@@ -303,38 +310,41 @@ def test_a_statement_ends_when_its_client_leaves(url):
     body = b'{"statement": "%s"}' % ENDLESS.encode()
     request = b"POST /sleeper/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     sql(url, SHORT)
-    assert becomes_true(lambda: SERVED[0]._calls == 0)
-    before = {*processes()}
+    assert becomes_true(lambda: nothing_runs(SERVED[0]))
     place = (urlsplit(url).hostname, urlsplit(url).port)
     with closing(socket.create_connection(place)) as opened:
         opened.sendall(request + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert becomes_true(lambda: any(not each.is_idle for each in SERVED[0]._processes))
+        assert becomes_true(lambda: bool(busy(SERVED[0])))
+        (its_process,) = busy(SERVED[0])
 
     # when its client closes the connection, then its process is gone
-    assert becomes_true(lambda: bool(before - {*processes()}))
+    assert becomes_true(lambda: its_process not in processes())
     assert sql(url, SHORT).status_code == 200
 
 
-def test_a_process_answers_one_statement_after_the_other(url):
+def test_a_process_answers_one_statement_after_the_other(instance, temp_folder):
     """To start one takes a second."""
-    sql(url, SHORT)  # those that others left with much memory are replaced
-    assert becomes_true(lambda: SERVED[0]._calls == 0 and bool(SERVED[0]._idle))
-    before = {*SERVED[0]._processes}
-    for _ in range(3):
-        assert sql(url, SHORT).status_code == 200
+    app = make_app(instance)  # with memory as by default: one that takes half of it is replaced
+    with running_server(app) as url:
+        sql(url, SHORT)
+        assert becomes_true(lambda: nothing_runs(app.state.statements))
+        before = {*app.state.statements._processes}
+        for _ in range(3):
+            assert sql(url, SHORT).status_code == 200
 
-    assert before & {*SERVED[0]._processes}
+        assert before & {*app.state.statements._processes}
 
 
 def test_a_stream_that_is_not_read_on_ends_its_statement(url):
     """Its process is killed."""
     sql(url, SHORT)
-    before = {*processes()}
+    assert becomes_true(lambda: nothing_runs(SERVED[0]))
     body = {"statement": "SELECT a.id FROM t AS a, t AS b", "format": "csv"}
     with httpx.stream("POST", f"{url}/sleeper/sql", json=body, timeout=60) as answer:
         next(answer.iter_raw())
+        (its_process,) = busy(SERVED[0])
 
-    assert becomes_true(lambda: bool(before - {*processes()}))
+    assert becomes_true(lambda: its_process not in processes())
     assert becomes_true(lambda: not SERVED[0]._ending)
     assert sql(url, SHORT).status_code == 200
 
@@ -357,9 +367,10 @@ def test_a_statement_whose_process_is_killed_is_answered(url):
 def test_statements_are_bounded_in_time_and_number_and_end_with_the_server(instance, temp_folder):
     """Other requests are answered meanwhile."""
     # given a server with few requests, and little time for each
-    limits, before = RequestLimits(requests=4, time_s=8), {*processes()}
+    limits = RequestLimits(requests=4, time_s=8)
+    app = make_app(instance, limits=limits, statement_bytes=MEMORY)
     answers: list[httpx.Response] = []
-    with running_server(make_app(instance, limits=limits, statement_bytes=MEMORY)) as url:
+    with running_server(app) as url:
         # when two statements that never end run
         asking = [
             threading.Thread(target=lambda: answers.append(sql(url, ENDLESS))) for _ in range(2)
@@ -369,6 +380,7 @@ def test_statements_are_bounded_in_time_and_number_and_end_with_the_server(insta
         time.sleep(1)
 
         # then a third one is refused, and other requests are answered
+        running = busy(app.state.statements)
         refused = sql(url, SHORT)
         others = httpx.get(f"{url}/sleeper/tables")
         for thread in asking:
@@ -378,7 +390,7 @@ def test_statements_are_bounded_in_time_and_number_and_end_with_the_server(insta
     assert (refused.status_code, refused.json()["retryable"]) == (503, True)
     assert others.status_code == 200
     assert [answer.status_code for answer in answers] == [504, 504]
-    assert {*processes()} <= before
+    assert not {*running} & {*processes()}
 
 
 def test_more_statements_than_processes_wait_for_their_turn(url):
