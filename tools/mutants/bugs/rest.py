@@ -34,6 +34,14 @@ BUGS = (
         tests=(*STATEMENTS, "-k", "client_leaves"),
     ),
     Bug(
+        name="last-bytes-before-the-end-of-a-call",
+        breaks="A client that leaves with its answer costs the process, and others wait a second.",
+        module="interfaces/rest/statements/process_handle.py",
+        right="if seen == self._length:",
+        wrong="if seen < 0:",
+        tests=(*STATEMENTS, "-k", "one_statement_after"),
+    ),
+    Bug(
         name="long-questions-in-the-server",
         breaks="Regions of 16 MiB take gigabytes of the server, and nobody can stop it.",
         module="interfaces/rest/routes/rows.py",

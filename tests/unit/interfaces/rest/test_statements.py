@@ -323,16 +323,16 @@ def test_a_statement_ends_when_its_client_leaves(url):
 
 
 def test_a_process_answers_one_statement_after_the_other(instance, temp_folder):
-    """To start one takes a second."""
+    """To start one takes a second. Each client leaves as soon as it has its answer."""
     app = make_app(instance)  # with memory as by default: one that takes half of it is replaced
     with running_server(app) as url:
         sql(url, SHORT)
         assert becomes_true(lambda: nothing_runs(app.state.statements))
         before = {*app.state.statements._processes}
-        for _ in range(3):
+        for _ in range(30):
             assert sql(url, SHORT).status_code == 200
 
-        assert before & {*app.state.statements._processes}
+        assert before <= {*app.state.statements._processes}
 
 
 def test_a_stream_that_is_not_read_on_ends_its_statement(url):

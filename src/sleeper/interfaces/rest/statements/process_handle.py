@@ -92,6 +92,7 @@ class ProcessHandle:
         self._process = process
         self._memory_bytes = settings.memory_bytes
         self._kind = STATEMENT
+        self._length: int | None = None
         self._folder = folder
         self._logged = asyncio.ensure_future(self._pass_on_log())
         self.is_idle = True
@@ -148,20 +149,31 @@ class ProcessHandle:
         frame, content = await self._frame()
         assert frame == HEAD, frame
         head: dict[str, Any] = json.loads(content)
+        self._length = head["length"]
         return head
 
     async def parts(self) -> AsyncIterator[bytes]:
         """Yield the bytes of the answer that was begun.
 
+        Of an answer whose length its client knows, the last bytes follow when the call has ended:
+        the client may leave once it has them, which would kill the process in the middle of a call.
+
         Raises: as `begin`.
         """
+        seen, last = 0, b""
         while True:
             kind, content = await self._frame()
             if kind == END:
                 self.is_idle = not content
+                if last:
+                    yield last
                 return
             assert kind == PART, kind
-            yield content
+            seen += len(content)
+            if seen == self._length:
+                last = content
+            else:
+                yield content
 
     def kill(self) -> None:
         """Kill the process, if it has not ended."""
