@@ -161,6 +161,10 @@ def _is_time_with(kind: pa.DataType, *, zone: bool) -> bool:
     return bool(pa.types.is_timestamp(kind)) and (kind.tz is not None) == zone
 
 
+def _is_stored_duration(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_duration(kind)) or kind == pa.int64()  # Parquet has no mark for them
+
+
 def _none(kind: pa.DataType) -> bool:
     return False
 
@@ -225,6 +229,71 @@ def _times(values: Sequence[Any], classes: Collection[type], want: pa.DataType) 
     if any(value is not None and value.tzinfo is not None for value in values):
         raise ValueError("it has a time zone, and a time of day has none")
     return pa.array(values, want, from_pandas=False)
+
+
+def _durations(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
+    # pandas has nanoseconds, which pyarrow drops
+    if any(getattr(value, "nanoseconds", 0) for value in values):
+        raise ValueError("it has nanoseconds, and durations count microseconds")
+    return pa.array(values, want, from_pandas=False)
+
+
+_ISO_DURATION: Final = (
+    r"^(?P<sign>[-+]?)P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?"
+    r"(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d+))?S)?)?$"
+)
+_DAYS_AND_TIME: Final = (
+    r"^(?:(?P<sign_of_days>[-+]?)(?P<days>\d+) days?,? )?(?P<sign>[-+]?)(?P<hours>\d+):"
+    r"(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)(?:\.(?P<fraction>\d+))?$"
+)
+"""As Python, pandas and DuckDB show a length of time: its days and its hours have signs apart."""
+
+_WITHOUT_NUMBER: Final = "[PT]$"
+_SECONDS_OF: Final = {"weeks": 604_800, "hours": 3_600, "minutes": 60, "seconds": 1}
+_SECONDS_A_DAY: Final = 86_400
+_MICROSECONDS_A_SECOND: Final = 1_000_000
+_DIGITS: Final = 6
+
+
+def _durations_of_text(texts: pa.Array) -> pa.Array:
+    """Read lengths of time, which Arrow does not; a year and a month have no one length."""
+    found = pc.coalesce(
+        _microseconds_of(pc.extract_regex(texts, _ISO_DURATION)),
+        _microseconds_of(pc.extract_regex(texts, _DAYS_AND_TIME)),
+    )
+    is_empty = pc.any(pc.match_substring_regex(texts, _WITHOUT_NUMBER)).as_py()
+    if is_empty or found.null_count != texts.null_count:
+        raise pa.ArrowInvalid("it is no length of time")
+    return found.cast(pa.duration("us"))
+
+
+def _microseconds_of(parts: pa.StructArray) -> pa.Array:
+    """Return the numbers of texts by their parts; null where a text has none of this form.
+
+    Raises:
+        pa.ArrowInvalid: one is too long, or has nanoseconds.
+    """
+    given = dict(zip(parts.type.names, parts.flatten(), strict=True))
+    digits = pc.utf8_rtrim(given["fraction"], "0")
+    if pc.any(pc.greater(pc.utf8_length(digits), _DIGITS)).as_py():
+        raise pa.ArrowInvalid("it has nanoseconds")
+    total = pc.utf8_rpad(digits, _DIGITS, "0").cast(pa.int64())
+    for name in _SECONDS_OF.keys() & given.keys():
+        total = pc.add_checked(total, _number(given[name], _SECONDS_OF[name]))
+    days = _number(given["days"], _SECONDS_A_DAY)
+    if "sign_of_days" in given:
+        days = _signed(days, given["sign_of_days"])
+        return pc.add_checked(_signed(total, given["sign"]), days)
+    return _signed(pc.add_checked(total, days), given["sign"])
+
+
+def _number(digits: pa.Array, seconds: int) -> pa.Array:
+    numbers = pc.if_else(pc.equal(digits, ""), "0", digits).cast(pa.int64())
+    return pc.multiply_checked(numbers, seconds * _MICROSECONDS_A_SECOND)
+
+
+def _signed(numbers: pa.Array, signs: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(signs, "-"), pc.negate_checked(numbers), numbers)
 
 
 _NOT_AWARE = (
@@ -400,6 +469,17 @@ _ROWS: Final = (
         needs_validation=True,
         from_python=_times,
         from_text=_times_of_text,
+    ),
+    _row(
+        Primitive.DURATION,
+        pa.duration("us"),
+        takes=pa.types.is_duration,
+        is_of=pa.types.is_duration,
+        physical=_INT64,
+        renamed_from=_is_stored_duration,
+        numbers=pa.int64(),
+        from_python=_durations,
+        from_text=_durations_of_text,
     ),
 )
 

@@ -106,8 +106,6 @@ def _field_type(column: pa.Field, inner: pa.DataType | None = None) -> FieldType
 def _advice(have: pa.DataType) -> str:
     if have == pa.uint64():
         return "cast it to int64 if its values fit, or to decimal128(20, 0)"
-    if pa.types.is_duration(have):
-        return "cast it to int64"
     if pa.types.is_struct(have):
         return "Parquet keeps no struct without parts; leave it out"
     if pa.types.is_null(have):

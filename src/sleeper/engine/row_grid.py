@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
 from sleeper.html.markup import Markup, counted, element, grid, shortened
+from sleeper.model.column_types import duration_text
 
 COLUMNS_MAX: Final = 50
 _CELL_LETTERS_MAX: Final = 120
@@ -44,6 +46,8 @@ def cell_text(value: Any) -> object:
         case bytes():
             more = "\u2026" if len(value) > _BYTES_SHOWN else ""
             return f"0x{value[:_BYTES_SHOWN].hex()}{more}"
+        case timedelta():
+            return duration_text(value)
         case _:
             return shortened(str(value), _CELL_LETTERS_MAX)
 

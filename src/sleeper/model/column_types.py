@@ -35,8 +35,8 @@ class Primitive(Enum):
     """A type without parameters; the value is its name in JSON.
 
     `TimestampType` is a time in UTC, `TimestampNtzType` a time without a zone; both
-    count microseconds. `TimeType` is a time of day in microseconds, a value only. So are floats:
-    -0.0 and NaN have no agreed order.
+    count microseconds. `TimeType` is a time of day and `DurationType` a length of time, both in
+    microseconds, and values only. So are floats: -0.0 and NaN have no agreed order.
     """
 
     INT = "IntType"
@@ -50,6 +50,7 @@ class Primitive(Enum):
     DOUBLE = "DoubleType"
     BOOLEAN = "BooleanType"
     TIME = "TimeType"
+    DURATION = "DurationType"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,13 @@ class PublishedType:
 
     Attributes:
         delta: Its name in Delta; None if it has none there.
-        iceberg: Its name in Iceberg.
+        iceberg: Its name in Iceberg; None if it has none there.
         bound: How the least and greatest key of a file are told there: as a number, a text, a day
             or a time. None if they are left out: readers order the values in another way.
     """
 
     delta: str | None
-    iceberg: str
+    iceberg: str | None
     bound: Literal["number", "text", "day", "time"] | None = None
 
 
@@ -211,6 +212,10 @@ def _is_time_of_day(cls: type) -> bool:
     return issubclass(cls, time)
 
 
+def _is_duration(cls: type) -> bool:
+    return issubclass(cls, timedelta) and not is_null_class(cls)
+
+
 def _is_decimal(cls: type) -> bool:
     return issubclass(cls, Decimal) or is_integer(cls)
 
@@ -268,6 +273,22 @@ def plain_clock(value: datetime) -> datetime:
     day = (value.year, value.month, value.day)
     time = (value.hour, value.minute, value.second, value.microsecond)
     return datetime(*day, *time, fold=value.fold)  # noqa: DTZ001 - a clock time has no zone
+
+
+def duration_text(value: timedelta) -> str:
+    """Return a length of time in ISO 8601, such as P1DT2H3.5S.
+
+    >>> duration_text(timedelta(days=1, hours=2, seconds=3.5)), duration_text(timedelta(hours=-36))
+    ('P1DT2H3.5S', '-P1DT12H')
+    """
+    sign, value = ("-", -value) if value < timedelta(0) else ("", value)
+    minutes, seconds = divmod(value.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{value.microseconds:06}".rstrip("0").rstrip(".")
+    parts = [(f"{hours}", "H"), (f"{minutes}", "M"), (f"{seconds}{fraction}", "S")]
+    days = f"{value.days}D" if value.days else ""
+    times = "".join(f"{number}{unit}" for number, unit in parts if number != "0")
+    return f"{sign}P{days}{'T' if times else ''}{times}" if days or times else "PT0S"
 
 
 # Steps from value to value, items and text.
@@ -485,6 +506,13 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
         published=PublishedType(delta=None, iceberg="time"),
         spark="TimeType",
         spark_setting="spark.sql.timeType.enabled",
+        is_ordered=True,
+    ),
+    Primitive.DURATION: TypeTraits(
+        wanted="a datetime.timedelta",
+        accepts=_is_duration,
+        published=PublishedType(delta=None, iceberg=None),
+        spark="DayTimeIntervalType",
         is_ordered=True,
     ),
 }

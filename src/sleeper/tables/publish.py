@@ -22,7 +22,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.published import delta
+from sleeper.engine.published import delta, iceberg
 from sleeper.engine.published.versions import (
     FileTotals,
     NewVersion,
@@ -170,7 +170,7 @@ def check_publishable(table: OpenTable, name: PublishedFormat) -> None:
     reason = is_unpublishable(table.reader.processing)
     if reason is not None:
         raise BadRequest(f"table {table.name!r} cannot be published: {reason}")
-    fields = delta.unpublishable_fields(table.schema) if name == "delta" else []
+    fields = {"delta": delta, "iceberg": iceberg}[name].unpublishable_fields(table.schema)
     if fields:
         raise BadRequest(f"table {table.name!r} cannot be published as {name}: {'; '.join(fields)}")
 

@@ -150,10 +150,11 @@ class TestKeys:
             assert traits.text_form in (None, traits.example)
 
     def test_other_types_are_not_for_keys(self):
-        """Floats and booleans have no order that all engines agree on; times of day are values."""
+        """Floats and booleans have no order that all engines agree on; times are values."""
         assert {*Primitive} - {*KEY_TYPES} == {
             Primitive.FLOAT,
             Primitive.DOUBLE,
             Primitive.BOOLEAN,
             Primitive.TIME,
+            Primitive.DURATION,
         }

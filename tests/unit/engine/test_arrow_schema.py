@@ -117,6 +117,7 @@ class TestFromArrow:
             (pa.timestamp("s"), Primitive.TIMESTAMP_NTZ),
             (pa.time32("ms"), Primitive.TIME),
             (pa.time64("ns"), Primitive.TIME),
+            (pa.duration("s"), Primitive.DURATION),
             (pa.decimal256(38, 3), DecimalType(38, 3)),
             (pa.large_list(pa.int16()), ListType(Primitive.INT, nullable=True)),
             (pa.list_(pa.field("of", pa.int8(), False)), ListType(Primitive.INT)),
@@ -141,7 +142,6 @@ class TestFromArrow:
         ("arrow", "advice"),
         [
             (pa.uint64(), "int64"),
-            (pa.duration("s"), "int64"),
             (pa.struct([]), "without parts"),
             (pa.list_(pa.struct([])), "without parts"),
             (pa.null(), "only nulls"),

@@ -12,6 +12,8 @@ FRAMES = ("tests/unit/engine/inputs/test_pandas_frames.py",)
 
 CASTS = ("tests/unit/columns/test_exact_cast.py",)
 
+DURATIONS = ("tests/stories/test_durations.py",)
+
 CSV = ("tests/stories/test_csv_options.py",)
 
 DICTS = ("tests/unit/engine/inputs/test_sources.py", "-k", "TestDicts")
@@ -54,6 +56,30 @@ BUGS = (
         right='_BEFORE: Final = r"(?<![\\w.])(?<![-+*/%] )"',
         wrong='_BEFORE: Final = r"(?<![\\w.])"',
         tests=MISTAKES,
+    ),
+    Bug(
+        name="nanoseconds-of-durations-dropped",
+        breaks="Nanoseconds of a duration of pandas are dropped.",
+        module="columns/type_traits.py",
+        right='if any(getattr(value, "nanoseconds", 0) for value in values):',
+        wrong='if any(getattr(value, "nanosecond", 0) for value in values):',
+        tests=DURATIONS,
+    ),
+    Bug(
+        name="signs-of-days-for-hours",
+        breaks="The sign of the days of a duration is taken for that of its hours too.",
+        module="columns/type_traits.py",
+        right='return pc.add_checked(_signed(total, given["sign"]), days)',
+        wrong='return pc.add_checked(_signed(total, given["sign_of_days"]), days)',
+        tests=DURATIONS,
+    ),
+    Bug(
+        name="days-compared-before-hours",
+        breaks="SQL finds 36 hours shorter than one day.",
+        module="engine/sql/refusals.py",
+        right="cast - texts and (texts or _HAS_DAYS.search(shown)):",
+        wrong="cast - texts and texts:",
+        tests=DURATIONS,
     ),
     Bug(
         name="zones-of-times-of-day-dropped",

@@ -1,6 +1,7 @@
 """Converts text of CSV and JSON files to the types of a table, without changing a value.
 
-Dates and timestamps are ISO 8601, with a zone exactly if the field has one. Bytes are base64.
+Dates and timestamps are ISO 8601, with a zone exactly if the field has one. So are lengths of time,
+which may be days and a time as well. Bytes are base64.
 Floats may be `inf` and `nan`; a number that is too large for its type is refused.
 """
 
@@ -184,6 +185,11 @@ def _why(value: Any, want: pa.DataType, reason: str) -> str:
         return "it has a time zone, and the field has none"
     if "zone offset" in reason:
         return "it has no time zone, and the field needs one: write it with Z or an offset"
+    if pa.types.is_duration(want):
+        return (
+            "lengths of time are ISO 8601 without years and months, such as P1DT2H3.5S, or days "
+            "and a time, such as 1 days 02:00:03.5, to the microsecond"
+        )
     if pa.types.is_temporal(want):
         return (
             "dates and times are ISO 8601, such as 2026-01-31, 2026-01-31T12:00:00Z or 12:00:00.5"

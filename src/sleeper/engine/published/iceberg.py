@@ -45,7 +45,15 @@ from sleeper.engine.published.versions import (
 )
 from sleeper.errors import DataDamaged, SleeperError
 from sleeper.model.column_types import traits_of
-from sleeper.model.schema import FieldType, ListType, MapType, Schema, StructType
+from sleeper.model.schema import (
+    FieldType,
+    ListType,
+    MapType,
+    Schema,
+    StructType,
+    plain_kinds,
+    type_to_text,
+)
 from sleeper.ports.objects import Objects
 
 FOLDER: Final = "iceberg/metadata/"
@@ -60,6 +68,20 @@ _log = logging.getLogger(__name__)
 
 
 # ---------------------------------------------------------------- schema
+
+
+def unpublishable_fields(schema: Schema) -> list[str]:
+    """Return the fields that Iceberg has no type for, each with the reason."""
+    return [
+        f"{field.name!r} is {type_to_text(field.type)}, which Iceberg does not have"
+        for field in schema.fields
+        if any(_has_no_name(kind) for kind in plain_kinds(field.type))
+    ]
+
+
+def _has_no_name(kind: object) -> bool:
+    traits = traits_of(kind)
+    return traits is not None and traits.published.iceberg is None
 
 
 class _Ids:

@@ -101,6 +101,7 @@ _ELSEWHERE: Final = {
 _TIMES: Final = {
     "Date": "a date, such as DATE '2026-01-31'",
     "Timestamp": "a timestamp, such as TIMESTAMP '2026-01-31 12:00:00'",
+    "Duration": "a length of time, such as INTERVAL '36 hours'",
     "Time": "the text of a time of day, such as '12:00:00'",
 }
 
@@ -161,7 +162,7 @@ def _advice(text: str, columns: Sequence[str], what: str) -> str:
             "arrow_cast('12:00:00', 'Time64(Microsecond)')"
         )
     if unlike:
-        times = [kind for kind in unlike.groups() if re.match("Date|Time", kind)]
+        times = [kind for kind in unlike.groups() if re.match("Date|Time|Duration", kind)]
         wanted = time_text(times[0]) if times else "CAST(column AS type)"
         return f". Compare values of one type: write {wanted}"
     if "ParserError(" in text and (quoting := _quoting(columns)):

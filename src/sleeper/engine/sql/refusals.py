@@ -120,6 +120,7 @@ def check_planned(frame: Any, plan: Any, what: str) -> None:
     """
     shown = plan.display_indent()
     _check_names(frame, what)
+    _check_durations(plan, shown, what)
     # A list may have been written as OR; columns have no zeros with a sign.
     if _COMPARED_BY_BITS.search(shown):
         raise QueryInvalid(
@@ -138,6 +139,31 @@ def check_planned(frame: Any, plan: Any, what: str) -> None:
             "and for IN also by OR; elsewhere, such as in NOT, IS, CASE, or NOT IN beside OR or "
             "with columns of the outer query, write EXISTS (SELECT ...)"
         )
+
+
+def _check_durations(plan: Any, shown: str, what: str) -> None:
+    """Check that a length of time meets no days and no months, which DataFusion compares apart.
+
+    It casts the length to an interval, of which 36 hours are then less than one day.
+    """
+    cast = set(_AS_INTERVAL.findall(shown))
+    if not cast:
+        return
+    schema = plan.display_indent_schema()
+    kinds = dict(_COLUMN_KIND.findall(schema))
+    texts = {each for each in cast if "Utf8" in each + kinds.get(each.rpartition(".")[2], "")}
+    if "Duration(" in schema and cast - texts and (texts or _HAS_DAYS.search(shown)):
+        raise QueryInvalid(
+            f"{what}: an INTERVAL of days or months, or one that is a text, has no one length that "
+            f"{min(cast - texts)} could be compared with, or added to: write hours, such as "
+            "INTERVAL '36 hours'"
+        )
+
+
+_AS_INTERVAL: Final = re.compile(
+    r"CAST\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))+) AS Interval\(MonthDayNano\)\)"
+)
+_HAS_DAYS: Final = re.compile(r"IntervalMonthDayNano \{ (?:months: -?[1-9]|[^}]*\bdays: -?[1-9])")
 
 
 def _check_names(frame: Any, what: str) -> None:

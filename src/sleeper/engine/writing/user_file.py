@@ -164,8 +164,8 @@ def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
         path: The file; an existing one is replaced at the end. Of two concurrent writers,
             the one that ends last wins.
         output_format: `parquet` (zstd), `arrow` (an IPC file), `csv` (with a header), or
-            `json`: one object a line. Bytes are base64 in the last two; maps are objects in
-            JSON. CSV has no lists and maps.
+            `json`: one object a line. In the last two bytes are base64, and lengths of time ISO
+            8601; maps are objects in JSON. CSV has no lists and maps.
 
     Raises:
         QueryInvalid: CSV cannot contain the lists or maps of the rows.
@@ -250,35 +250,38 @@ def _csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream)
     row_count = 0
     with pyarrow.csv.CSVWriter(file, text) as writer:
         for batch in batches:
-            writer.write_batch(_bytes_as_text(batch, text))
+            writer.write_batch(_as_text(batch, text))
             row_count += batch.num_rows
     return row_count
 
 
 def _text_field(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.string()) if pa.types.is_binary(field.type) else field
+    has_none = pa.types.is_binary(field.type) or pa.types.is_duration(field.type)
+    return field.with_type(pa.string()) if has_none else field
 
 
-def _bytes_as_text(batch: pa.RecordBatch, text: pa.Schema) -> pa.RecordBatch:
+def _as_text(batch: pa.RecordBatch, text: pa.Schema) -> pa.RecordBatch:
     columns = [
-        column if column.type == field.type else _base64(column)
+        column if column.type == field.type else _text_of(column)
         for column, field in zip(batch.columns, text, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=text)
 
 
 @translated_panics("polars")
-def _base64(column: pa.Array) -> pa.Array:
+def _text_of(column: pa.Array) -> pa.Array:
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
-    return pl.Series(column).bin.encode("base64").to_arrow().cast(pa.string())
+    frame = pl.DataFrame({"values": column})
+    texts = frame.select(_json_ready(pl.col("values"), frame.schema["values"]))["values"]
+    return texts.to_arrow().cast(pa.string())
 
 
 @translated_panics("polars")
 def json_lines(batch: pa.RecordBatch) -> BytesIO:
     """Return rows as JSON, an object a line.
 
-    Bytes are base64, keys of maps are texts, and NaN and infinities are null.
+    Bytes are base64, lengths of time ISO 8601, keys of maps texts, NaN and infinities null.
     """
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
@@ -299,12 +302,14 @@ def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: Byte
 
 
 def _json_ready(value: pl.Expr, kind: object) -> pl.Expr:
-    """Convert bytes to base64, at any depth, and keys of maps to strings, as JSON needs it."""
+    """Convert bytes and lengths of time, at any depth, and keys of maps to strings."""
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     match kind:
         case pl.Binary():
             return value.bin.encode("base64")
+        case pl.Duration():
+            return value.dt.to_string("iso")
         case pl.List(inner=inner):
             return value.list.eval(_json_ready(pl.element(), inner))
         case pl.Map(key=key, value=item):
@@ -331,7 +336,7 @@ def _json_kind(kind: Any) -> Any:
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     match kind:
-        case pl.Binary():
+        case pl.Binary() | pl.Duration():
             return pl.String()
         case pl.List(inner=inner):
             return pl.List(_json_kind(inner))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, is_dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from sleeper.interfaces.cli.stderr import visible
+from sleeper.model.column_types import duration_text
 
 if TYPE_CHECKING:  # a command that prints rows loads no writer
     from sleeper.state.plans.claims import HeldClaim
@@ -114,6 +115,8 @@ def value_text(value: Any) -> str:
             return value.isoformat(sep=" ")
         case date():
             return value.isoformat()
+        case timedelta():
+            return duration_text(value)
         case list():
             return f"[{', '.join(map(value_text, value))}]"
         case tuple():  # an entry of a map
