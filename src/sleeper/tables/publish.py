@@ -22,12 +22,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.columns.joined import one_array
 from sleeper.engine.published import delta, iceberg
 from sleeper.engine.published.versions import (
     FileTotals,
     NewVersion,
     PublishedLog,
     PublishedTable,
+    PublishedVersion,
 )
 from sleeper.errors import BadRequest, CommitContended, NothingToPublish, VersionNotFound
 from sleeper.html.values import NotebookHtml
@@ -203,7 +205,7 @@ def _published(table: OpenTable, name: PublishedFormat) -> PublishResult | None:
         table.published[name] = known = LastPublished(last.version, head.state.files)
         return _told(table, name, known, newest, head.obstacles)
     note = NotedPublication(
-        version=0 if last is None else last.version.version + 1,
+        version=PublishedVersion.number_after(None if last is None else last.version),
         transaction=head.state.number,
         at_us=_microseconds(head.state.at),
     )
@@ -348,7 +350,7 @@ def _change(
         before = {name for name in touched if last.files.references_count(name)}
         added = sized(files.data_files(now - before))
         gone = sized(last.files.data_files(before - now))
-        removed = gone["filename"].combine_chunks()
+        removed = one_array(gone["filename"])
         totals = _plus(_plus(last.version.totals, _totals(added), 1), _totals(gone), -1)
     else:
         names = removed = pa.array([], pa.large_string())
@@ -376,9 +378,7 @@ def _with_sizes(table: OpenTable, files: pa.Table) -> pa.Table:
         return files
     names = files.filter(lacking)["filename"].to_pylist()
     found = pa.array([table.files.size(name) for name in names], pa.int64())
-    sizes = pc.replace_with_mask(
-        files["size_bytes"].combine_chunks(), lacking.combine_chunks(), found
-    )
+    sizes = pc.replace_with_mask(one_array(files["size_bytes"]), one_array(lacking), found)
     return files.set_column(files.schema.get_field_index("size_bytes"), "size_bytes", sizes)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from io import BytesIO
 from typing import Any, Final, TypeAlias
@@ -16,6 +16,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sleeper.columns.joined import bytes_of, joined_bytes
 
 Encoded: TypeAlias = pa.Array | bytes
 """A field of all records: its bytes for each, or the same bytes for all."""
@@ -58,15 +60,7 @@ def longs(values: pa.Array) -> pa.Array:
 def sized(values: pa.Array) -> pa.Array:
     """Return a column of strings or bytes without nulls, encoded."""
     bodies = values.cast(pa.large_binary())
-    return joined([longs(pc.binary_length(bodies)), bodies])
-
-
-def joined(fields: Sequence[Encoded]) -> pa.Array:
-    """Return fields of all records one after the other; null where one is null."""
-    parts = [
-        pa.scalar(each, pa.large_binary()) if isinstance(each, bytes) else each for each in fields
-    ]
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+    return joined_bytes([longs(pc.binary_length(bodies)), bodies])
 
 
 def _large_binary(ends: Any, body: bytes) -> pa.Array:
@@ -95,14 +89,6 @@ def avro_file(schema: Mapping[str, Any], metadata: Mapping[str, str], records: p
         body = packing.compress(bytes_of(block)) + packing.flush()
         written.write(long_bytes(len(block)) + sized_bytes(body) + mark)
     return written.getvalue()
-
-
-def bytes_of(column: pa.Array) -> memoryview:
-    """Return the bytes of all values of a large column, one after the other, without a copy."""
-    _, ends, body = column.buffers()
-    offsets = memoryview(ends).cast("q")
-    first, last = offsets[column.offset], offsets[column.offset + len(column)]
-    return memoryview(body or b"")[first:last]
 
 
 def file_metadata(head: bytes) -> dict[str, str]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sleeper.columns.joined import bytes_of, joined_texts, one_array
 from sleeper.engine.published.key_bounds import KeyBounds, key_bounds
 from sleeper.engine.published.versions import (
     FileTotals,
@@ -31,6 +32,7 @@ from sleeper.engine.published.versions import (
     PublishedTable,
     PublishedVersion,
     StoredVersion,
+    stored_body,
 )
 from sleeper.errors import DataDamaged, SleeperError
 from sleeper.model.column_types import traits_of
@@ -177,18 +179,14 @@ class _FileTexts:
 
 def _file_texts(files: pa.Table, schema: Schema) -> _FileTexts:
     sizes, times, rows = (
-        _one_array(files[name]).cast(pa.int64()) for name in ("size_bytes", "updated", "row_count")
+        one_array(files[name]).cast(pa.int64()) for name in ("size_bytes", "updated", "row_count")
     )
     return _FileTexts(
-        paths=_quoted(_one_array(files["filename"])),
+        paths=_quoted(one_array(files["filename"])),
         sizes=sizes,
         times_ms=pc.divide(times, 1000),
         stats=_stats(rows, key_bounds(files["keys"], schema), schema),
     )
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _quoted(names: pa.Array) -> pa.Array:
@@ -213,13 +211,15 @@ def _stats(rows: pa.Array, bounds: KeyBounds | None, schema: Schema) -> pa.Array
     """Return the JSON of statistics: rows, bounds of the first key, and that keys are not null."""
     no_nulls = json.dumps({field.name: 0 for field in schema.keys}, ensure_ascii=True)
     end = f',"nullCount":{no_nulls}}}'
-    counted = _joined(['{"numRecords":', rows])
+    counted = joined_texts(['{"numRecords":', rows])
     if bounds is None:
-        return _joined([counted, end])
+        return joined_texts([counted, end])
     name = json.dumps(bounds.field.name)
     least, greatest = _bound_texts(bounds)
-    told = _joined([f',"minValues":{{{name}:', least, f'}},"maxValues":{{{name}:', greatest, "}"])
-    return _joined([counted, pc.fill_null(told, ""), end])
+    told = joined_texts(
+        [f',"minValues":{{{name}:', least, f'}},"maxValues":{{{name}:', greatest, "}"]
+    )
+    return joined_texts([counted, pc.fill_null(told, ""), end])
 
 
 def _bound_texts(bounds: KeyBounds) -> tuple[pa.Array, pa.Array]:
@@ -231,19 +231,8 @@ def _bound_texts(bounds: KeyBounds) -> tuple[pa.Array, pa.Array]:
     down = pc.floor_temporal(least, unit="millisecond").cast(pa.timestamp("ms"))
     up = pc.ceil_temporal(greatest, unit="millisecond").cast(pa.timestamp("ms"))
     texts = (pc.strftime(each, format="%Y-%m-%dT%H:%M:%S") for each in (down, up))
-    one, other = (_joined(['"', text.cast(pa.large_string()), f'{zone}"']) for text in texts)
+    one, other = (joined_texts(['"', text.cast(pa.large_string()), f'{zone}"']) for text in texts)
     return one, other
-
-
-def _joined(parts: list[pa.Array | str]) -> pa.Array:
-    """Join texts and numbers of each file; null where one is null."""
-    texts = [
-        pa.scalar(part, pa.large_string())
-        if isinstance(part, str)
-        else part.cast(pa.large_string())
-        for part in parts
-    ]
-    return pc.binary_join_element_wise(*texts, pa.scalar("", pa.large_string()))
 
 
 def _in_text(texts: pa.Array) -> pa.Array:
@@ -260,10 +249,10 @@ def _body(first: list[dict[str, Any]], new: NewVersion, schema: Schema, at_ms: i
     for start in range(0, len(new.removed), _ROWS_AT_ONCE):
         paths = _quoted(new.removed.slice(start, _ROWS_AT_ONCE).cast(pa.large_string()))
         tail = f'","deletionTimestamp":{at_ms},"dataChange":false}}}}\n'
-        written.write(_bytes_of(_joined(['{"remove":{"path":"', paths, tail])))
+        written.write(bytes_of(joined_texts(['{"remove":{"path":"', paths, tail])))
     for start in range(0, new.added.num_rows, _ROWS_AT_ONCE):
         texts = _file_texts(new.added.slice(start, _ROWS_AT_ONCE), schema)
-        lines = _joined(
+        lines = joined_texts(
             [
                 '{"add":{"path":"',
                 texts.paths,
@@ -276,16 +265,8 @@ def _body(first: list[dict[str, Any]], new: NewVersion, schema: Schema, at_ms: i
                 '"}}\n',
             ]
         )
-        written.write(_bytes_of(lines))
+        written.write(bytes_of(lines))
     return written.getvalue()
-
-
-def _bytes_of(lines: pa.Array) -> memoryview:
-    """Return the bytes of texts, one after the other, without a copy."""
-    _, ends, text = lines.buffers()
-    offsets = memoryview(ends).cast("q")
-    first, last = offsets[lines.offset], offsets[lines.offset + len(lines)]
-    return memoryview(text or b"")[first:last]
 
 
 class DeltaLog:
@@ -333,7 +314,7 @@ class DeltaLog:
         base = self._checkpoint_before(version.version)
         is_there: dict[str, bool] = {}
         for number in range(base + 1, version.version + 1):
-            for line in self._body(_key(number)).splitlines():
+            for line in stored_body(self._files, _key(number)).splitlines():
                 action = json.loads(line)
                 for kind in ("add", "remove"):
                     if kind in action:
@@ -341,7 +322,7 @@ class DeltaLog:
         later = pa.array([path for path, added in is_there.items() if added], pa.large_string())
         if base < 0:
             return _unquoted(later)
-        stored = pq.ParquetFile(pa.BufferReader(self._body(_checkpoint_key(base))))
+        stored = pq.ParquetFile(pa.BufferReader(stored_body(self._files, _checkpoint_key(base))))
         adds = stored.read(columns=["add.path"])["add"].combine_chunks()
         paths = pc.drop_null(pc.struct_field(adds, "path")).cast(pa.large_string())
         touched = pa.array(is_there, pa.large_string())
@@ -359,7 +340,7 @@ class DeltaLog:
         described = self.described_by(table)
         changed = new.added.num_rows + len(new.removed)
         version = PublishedVersion(
-            version=0 if before is None else before.version + 1,
+            version=PublishedVersion.number_after(before),
             transaction=new.transaction,
             described=described,
             since_base=changed + (0 if before is None else before.since_base),
@@ -446,15 +427,6 @@ class DeltaLog:
                 writer.write_table(_checkpoint_rows(texts))
         told = {"version": version, "size": files.num_rows + len(heads)}
         self._files.put(_LAST_CHECKPOINT, json.dumps(told).encode())
-
-    def _body(self, key: str) -> bytes:
-        body = self._files.read(key)
-        if body is None:
-            raise DataDamaged(
-                f"{key} is missing: something else deleted from the published table. Unpublish it, "
-                "and publish it again."
-            )
-        return body
 
     def _last_checkpoint(self) -> int:
         body = self._files.read(_LAST_CHECKPOINT)

@@ -24,12 +24,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.columns.joined import bytes_of, joined_bytes, joined_texts, one_array
 from sleeper.engine.published.avro import (
     Encoded,
     avro_file,
-    bytes_of,
     file_metadata,
-    joined,
     long_bytes,
     longs,
     sized,
@@ -42,6 +41,7 @@ from sleeper.engine.published.versions import (
     PublishedTable,
     PublishedVersion,
     StoredVersion,
+    stored_body,
 )
 from sleeper.errors import DataDamaged, SleeperError
 from sleeper.model.column_types import traits_of
@@ -176,7 +176,7 @@ def _manifest(table: PublishedTable, files: pa.Table) -> bytes:
         "format-version": "2",
         "content": "data",
     }
-    return avro_file(_ENTRY, metadata, joined(_entry_fields(table, files)))
+    return avro_file(_ENTRY, metadata, joined_bytes(_entry_fields(table, files)))
 
 
 def _entry_fields(table: PublishedTable, files: pa.Table) -> list[Encoded]:
@@ -184,11 +184,9 @@ def _entry_fields(table: PublishedTable, files: pa.Table) -> list[Encoded]:
 
     Each file is told as one that was there before: readers of snapshots see no difference.
     """
-    sequence = longs(_one_array(files["sequence"]))
-    rows = longs(_one_array(files["row_count"]))
-    base = pa.scalar(f"{_path(table.url)}/", pa.large_string())
-    nothing = pa.scalar("", pa.large_string())
-    paths = pc.binary_join_element_wise(base, _one_array(files["filename"]), nothing)
+    sequence = longs(one_array(files["sequence"]))
+    rows = longs(one_array(files["row_count"]))
+    paths = joined_texts([f"{_path(table.url)}/", one_array(files["filename"])])
     keys = [_id_of(table.schema, field.name) for field in table.schema.keys]
     counts = b"\x02" + long_bytes(len(keys))
     value_counts: list[Encoded] = [counts]
@@ -205,7 +203,7 @@ def _entry_fields(table: PublishedTable, files: pa.Table) -> list[Encoded]:
         sized(paths),
         sized_bytes(b"PARQUET"),
         rows,
-        longs(_one_array(files["size_bytes"])),
+        longs(one_array(files["size_bytes"])),
         *value_counts,
         b"\0",
         counts + no_nulls + b"\0",
@@ -231,7 +229,7 @@ def _bound(values: pa.Array, number: int) -> pa.Array:
         bodies = _little_endian(values)
     known = values.is_valid()
     none = pa.scalar(b"", pa.large_binary())
-    encoded = joined(
+    encoded = joined_bytes(
         [b"\x02" + long_bytes(1) + long_bytes(number), sized(pc.coalesce(bodies, none)), b"\0"]
     )
     return pc.if_else(known, encoded, pa.scalar(b"\0", pa.large_binary()))
@@ -248,13 +246,9 @@ def _little_endian(values: pa.Array) -> pa.Array:
     return fixed.cast(pa.binary()).cast(pa.large_binary())
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def _parts(files: pa.Table) -> Iterator[pa.Table]:
     """Cut files into parts by their names alone, so that a change of a file changes its part."""
-    names = _one_array(files["filename"])
+    names = one_array(files["filename"])
     ends = pc.utf8_slice_codeunits(names, -16, -8)  # random, for names that end with .parquet
     padded = pc.utf8_lpad(ends, _NAME_BYTES, " ").cast(pa.large_binary())
     cut = pc.binary_length(padded)
@@ -274,10 +268,10 @@ def _digest(table: PublishedTable, files: pa.Table) -> str:
     """Return a digest of what a manifest would list."""
     found = sha256(json.dumps([table.url, table.schema.to_json()]).encode())
     for name in ("filename", "keys"):
-        column = _one_array(files[name]).cast(pa.large_string())
+        column = one_array(files[name]).cast(pa.large_string())
         found.update(bytes_of(pc.fill_null(column, "")))
     for name in ("row_count", "size_bytes", "sequence"):
-        found.update(_one_array(files[name]).to_numpy(zero_copy_only=False).tobytes())
+        found.update(one_array(files[name]).to_numpy(zero_copy_only=False).tobytes())
     return found.hexdigest()[:32]
 
 
@@ -326,7 +320,9 @@ class IcebergLog:
 
         found = [pa.array([], pa.large_string())]
         for key, _ in self._manifests(_list_key(version)).values():
-            paths = pl.read_avro(BytesIO(self._body(key)), columns=["data_file"]).to_series()
+            paths = pl.read_avro(
+                BytesIO(stored_body(self._files, key)), columns=["data_file"]
+            ).to_series()
             texts = paths.struct.field("file_path").to_arrow().cast(pa.large_string())
             inside = pc.extract_regex(texts, r"(?P<name>data/[^/]+/[^/]+)$")
             found.append(pc.struct_field(inside, "name").cast(pa.large_string()))
@@ -337,11 +333,11 @@ class IcebergLog:
     ) -> PublishedVersion | None:
         """Publish the version after `before`; None if another publisher was faster."""
         version = PublishedVersion(
-            version=0 if before is None else before.version + 1,
+            version=PublishedVersion.number_after(before),
             transaction=new.transaction,
             described=self.described_by(table),
             since_base=0,
-            base=0 if before is None else before.version + 1,
+            base=PublishedVersion.number_after(before),
             totals=new.totals,
         )
         try:
@@ -422,7 +418,9 @@ class IcebergLog:
 
     def _list_of(self, version: int) -> str:
         try:
-            path = json.loads(self._body(_key(version)))["snapshots"][0]["manifest-list"]
+            path = json.loads(stored_body(self._files, _key(version)))["snapshots"][0][
+                "manifest-list"
+            ]
             return FOLDER + str(path).rpartition("/")[2]
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise DataDamaged(f"{_key(version)} is not what Sleeper wrote ({error!r})") from None
@@ -430,19 +428,10 @@ class IcebergLog:
     def _manifests(self, key: str) -> dict[str, tuple[str, int]]:
         """Return the keys and lengths of the manifests in a list, by their digests."""
         try:
-            listed = json.loads(file_metadata(self._body(key))["sleeper.manifests"])
+            listed = json.loads(file_metadata(stored_body(self._files, key))["sleeper.manifests"])
             return {str(digest): (str(name), int(size)) for digest, (name, size) in listed.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataDamaged(f"{key} is not what Sleeper wrote ({error!r})") from None
-
-    def _body(self, key: str) -> bytes:
-        body = self._files.read(key)
-        if body is None:
-            raise DataDamaged(
-                f"{key} is missing: something else deleted from the published table. Unpublish it, "
-                "and publish it again."
-            )
-        return body
 
 
 def _listed(

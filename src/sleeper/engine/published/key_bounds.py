@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.columns.joined import one_array
 from sleeper.columns.type_traits import arrow_type
 from sleeper.model.column_types import traits_of
 from sleeper.model.schema import Field, Schema
@@ -73,7 +74,7 @@ def key_bounds(keys: pa.ChunkedArray, schema: Schema) -> KeyBounds | None:
     kind = None if traits is None else traits.published.bound
     if kind is None:
         return None
-    pairs = pc.split_pattern(_one_array(keys), "\n", max_splits=1)
+    pairs = pc.split_pattern(one_array(keys), "\n", max_splits=1)
     parts = (pc.list_element(pairs, place) for place in (0, 1))
     least, greatest = (
         _usable(_first_items(part, len(schema.row_keys)), field, kind) for part in parts
@@ -86,10 +87,6 @@ def key_bounds(keys: pa.ChunkedArray, schema: Schema) -> KeyBounds | None:
         least=pc.if_else(both, least, none),
         greatest=pc.if_else(both, greatest, none),
     )
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def _first_items(texts: pa.Array, key_fields: int) -> pa.Array:

@@ -9,7 +9,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sleeper.errors import DataDamaged
 from sleeper.model.schema import Schema
+from sleeper.ports.objects import Objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,11 @@ class PublishedVersion:
     base: int
     totals: FileTotals
 
+    @staticmethod
+    def number_after(before: PublishedVersion | None) -> int:
+        """Return the number of the version after one; of the first where there is none before."""
+        return 0 if before is None else before.version + 1
+
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
@@ -86,6 +93,21 @@ class StoredVersion:
 
     version: int
     stored: datetime
+
+
+def stored_body(files: Objects, key: str) -> bytes:
+    """Return an object of a published table that must be there.
+
+    Raises:
+        DataDamaged: it is not.
+    """
+    body = files.read(key)
+    if body is None:
+        raise DataDamaged(
+            f"{key} is missing: something else deleted from the published table. Unpublish it, "
+            "and publish it again."
+        )
+    return body
 
 
 class PublishedLog(Protocol):

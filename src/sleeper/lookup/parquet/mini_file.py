@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sleeper.columns.joined import one_array
 from sleeper.lookup.parquet.compact_protocol import (
     BINARY,
     I32,
@@ -166,11 +167,6 @@ def _decoded(source: pa.BufferReader, row_count: int, column_count: int) -> list
     if table.num_rows != row_count or table.num_columns != column_count:
         raise ValueError(f"pages hold {table.num_rows} rows instead of {row_count}")
     return [one_array(column) for column in table.columns]
-
-
-def one_array(values: pa.ChunkedArray) -> pa.Array:
-    """Return the chunks as one array."""
-    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
 def _chunk_bytes(pages: LeafPages, at: int, data_size: int) -> bytes:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.engine.published.avro import avro_file, file_metadata, joined, long_bytes, longs, sized
+from sleeper.columns.joined import joined_bytes
+from sleeper.engine.published.avro import avro_file, file_metadata, long_bytes, longs, sized
 
 RECORD = {
     "type": "record",
@@ -43,7 +44,7 @@ def test_another_reader_reads_what_was_written(pairs):
     numbers = pa.array([number for number, _ in pairs], pa.int64())
     texts = pa.array([text for _, text in pairs], pa.large_string())
 
-    body = avro_file(RECORD, {"mine": "é"}, joined([longs(numbers), sized(texts)]))
+    body = avro_file(RECORD, {"mine": "é"}, joined_bytes([longs(numbers), sized(texts)]))
 
     assert pl.read_avro(BytesIO(body)).rows() == pairs
     assert file_metadata(body)["mine"] == "é"
