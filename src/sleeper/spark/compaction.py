@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.errors import ObjectNotFound, SleeperError, StorageFailed
@@ -48,7 +48,7 @@ def _run(
     def describe(claimed: Sequence[ClaimedJob]) -> str:
         return f"{title}: {described(claimed)}"
 
-    outcomes: Any = run_pieces_by_spark(
+    outcomes = run_pieces_by_spark(
         spark, jobs, partial(_write_and_look, write, files), describe=describe
     )
     with closing(outcomes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from sleeper.errors import StorageFailed
 from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 from sleeper.spark.data_source.reader import LeavesTask, read_task
-from sleeper.spark.piece_jobs import run_pieces_by_spark
+from sleeper.spark.piece_jobs import results_by_spark
 from sleeper.state.plans.exports import ExportPlan, PlannedPart
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -92,13 +92,10 @@ def _written(
     def describe(some: Sequence[PlannedPart]) -> str:
         return f"{title}: {some[0].name} to {some[-1].name}"
 
-    outcomes: Any = run_pieces_by_spark(spark, parts, write, describe=describe)
-    with closing(outcomes):
-        for ended in outcomes:
-            for each in ended:
-                if each.failure is not None:
-                    raise each.failure
-                yield ExportedPart(name=each.piece.name, row_count=each.result)
+    results = results_by_spark(spark, parts, write, describe=describe)
+    with closing(results):
+        for part, row_count in results:
+            yield ExportedPart(name=part.name, row_count=row_count)
 
 
 def _check_there(parts: Sequence[PlannedPart], place: Objects) -> None:

@@ -20,12 +20,13 @@ import math
 import pickle
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import pyarrow as pa
 
@@ -104,7 +105,7 @@ def run_pieces_by_spark(
     run: Callable[[Piece], Result],
     *,
     describe: Callable[[Sequence[Piece]], str],
-) -> Iterator[Sequence[PieceOutcome[Piece, Result]]]:
+) -> Generator[Sequence[PieceOutcome[Piece, Result]]]:
     """Run a function on each piece, in a task of Spark, and yield the outcomes of jobs as they end.
 
     A piece may be run more than once, even side by side, when Spark tries it again. Closing the
@@ -147,6 +148,30 @@ def run_pieces_by_spark(
                 raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def results_by_spark(
+    spark: SparkSession,
+    pieces: Iterable[Piece],
+    run: Callable[[Piece], Result],
+    *,
+    describe: Callable[[Sequence[Piece]], str],
+) -> Generator[tuple[Piece, Result]]:
+    """Run a function on each piece, as `run_pieces_by_spark`; yield each piece with its result.
+
+    The first piece that fails ends the run: what has not ended is cancelled.
+
+    Raises:
+        SleeperError: what a task raised.
+        Exception: Spark's own, where a task failed as often as it may be tried.
+    """
+    outcomes = run_pieces_by_spark(spark, pieces, run, describe=describe)
+    with closing(outcomes):
+        for ended in outcomes:
+            for each in ended:
+                if each.failure is not None:
+                    raise each.failure
+                yield each.piece, cast("Result", each.result)
 
 
 def cluster_cores(spark: SparkSession) -> int:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sleeper.ports.objects import Objects
 from sleeper.tables.instance_context import InstanceContext
@@ -78,18 +77,12 @@ def run_batches(
         SleeperError: what a task raised.
         Exception: Spark's own, where a task failed as often as it may be tried.
     """
-    from sleeper.spark.piece_jobs import run_pieces_by_spark
+    from sleeper.spark.piece_jobs import results_by_spark
 
     def describe(some: Sequence[Sequence[Item]]) -> str:
         return f"{title}: {sum(map(len, some)):,}"
 
-    outcomes: Any = run_pieces_by_spark(spark, batches, run, describe=describe)
-    with closing(outcomes):
-        for ended in outcomes:
-            for each in ended:
-                if each.failure is not None:
-                    raise each.failure
-                yield each.piece, each.result
+    return results_by_spark(spark, batches, run, describe=describe)
 
 
 def batches_of(

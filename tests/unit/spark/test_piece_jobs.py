@@ -14,6 +14,7 @@ from sleeper.spark.piece_jobs import (
     PIECES_MAX,
     cluster_cores,
     plan_jobs,
+    results_by_spark,
     run_pieces_by_spark,
     task_attempts,
 )
@@ -259,3 +260,26 @@ def test_attempts_are_those_of_the_session(conf, attempts):
     session.conf.update(conf)
 
     assert task_attempts(session) == attempts
+
+
+def test_the_first_failure_ends_a_run_of_results():
+    """Results that were there before are yielded; the pieces that wait are never run."""
+    session, taken = Session(cores=1), []
+
+    def coming():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    def run(number):
+        if number == 2:
+            raise DataDamaged("2 is damaged")
+        return -number
+
+    results = results_by_spark(session, coming(), run, describe=str)
+
+    found = []
+    with pytest.raises(DataDamaged, match="2 is damaged"):
+        found += results
+    assert len(taken) < 50
+    assert set(found) <= {(number, -number) for number in taken}
