@@ -167,6 +167,10 @@ class PartitionTree:
             yield parent
             parent_id = parent.parent_id
 
+    def ids_upwards(self, partition_id: str) -> list[str]:
+        """Return the ids of a partition and of its parents, its own first, the root's last."""
+        return [partition_id, *(each.partition_id for each in self.ancestors(partition_id))]
+
     def with_merged(self, parent_id: str) -> PartitionTree:
         """Return the tree after a merge: two leaves are removed, and their parent becomes a leaf.
 

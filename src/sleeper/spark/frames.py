@@ -139,14 +139,8 @@ def parquet_files(
 
 def _files_referenced_whole(state: TableState, leaves: Iterable[LeafQuery]) -> set[str]:
     """Return the files of leaves and of their ancestors of which every row is the table's."""
-    partition_ids = {
-        partition_id
-        for leaf in leaves
-        for partition_id in (
-            leaf.leaf_id,
-            *(each.partition_id for each in state.tree.ancestors(leaf.leaf_id)),
-        )
-    }
+    upwards = (state.tree.ids_upwards(leaf.leaf_id) for leaf in leaves)
+    partition_ids = {partition_id for ids in upwards for partition_id in ids}
     return {
         reference.filename
         for partition_id in partition_ids

@@ -94,8 +94,8 @@ class TableState:
 
     def _is_yet_to_obey(self, delete: RowDelete, files: FileReferences) -> bool:
         for leaf, _ in self.tree.leaves_overlapping(delete.regions):
-            for partition in (leaf, *self.tree.ancestors(leaf.partition_id)):
-                references = files.references_on(partition.partition_id)
+            for partition_id in self.tree.ids_upwards(leaf.partition_id):
+                references = files.references_on(partition_id)
                 if any(delete.applies_to(each.sequence) for each in references):
                     return True
         return False
@@ -134,6 +134,11 @@ class TableState:
             for reference in self.files.references_on(partition_id)
         )
         return sorted(references, key=lambda ref: (ref.filename, ref.partition_id))
+
+    def references_of(self, leaf_id: str) -> Iterator[FileReference]:
+        """Yield what may have rows of a leaf: its own references, then those of its ancestors."""
+        for partition_id in self.tree.ids_upwards(leaf_id):
+            yield from self.files.references_on(partition_id)
 
     @property
     def has_no_files(self) -> bool:

@@ -130,12 +130,7 @@ def _cuts(
 
 def _leaf_files(table: OpenTable, state: TableState, leaf: Partition) -> LeafFiles:
     """Return the largest files of a leaf and of its ancestors, as many as a split reads."""
-    ids = [
-        leaf.partition_id,
-        *(each.partition_id for each in state.tree.ancestors(leaf.partition_id)),
-    ]
-    references = [each for one in ids for each in state.files.references_on(one)]
-    references.sort(key=lambda each: -each.row_count)
+    references = sorted(state.references_of(leaf.partition_id), key=lambda each: -each.row_count)
     most = table.context.properties.splitting.sketch_files_max
     return LeafFiles(leaf=leaf, references=tuple(references[:most]))
 

@@ -173,6 +173,7 @@ class TestLookUp:
 
         assert ancestors == [leaf.parent_id, tree.root_id]
         assert list(tree.ancestors(tree.root_id)) == []
+        assert tree.ids_upwards(leaf.partition_id) == [leaf.partition_id, *ancestors]
 
     def test_an_unknown_partition_is_told(self):
         """By its id (STS-10)."""

@@ -155,8 +155,8 @@ BUGS = (
         name="ancestors-passed-over",
         breaks="Files of partitions that were split are not read.",
         module="state/plans/queries.py",
-        right="        names += state.files.filenames_on(ancestor.partition_id)\n",
-        wrong="        pass\n",
+        right="    ids = state.tree.ids_upwards(leaf.partition_id)\n",
+        wrong="    ids = [leaf.partition_id]\n",
         tests=ANY_ORDER,
     ),
     Bug(

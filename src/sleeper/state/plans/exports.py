@@ -158,9 +158,8 @@ def _cut(query: LeafQuery, values: Sequence[Any]) -> Iterator[LeafQuery]:
 
 def _rows_of(state: TableState, leaf: LeafQuery) -> int:
     """Estimate the rows of a leaf: half of an ancestor's rows go to each child."""
-    ancestors = [partition.partition_id for partition in state.tree.ancestors(leaf.leaf_id)]
     return sum(
         reference.row_count >> depth
-        for depth, partition_id in enumerate([leaf.leaf_id, *ancestors])
+        for depth, partition_id in enumerate(state.tree.ids_upwards(leaf.leaf_id))
         for reference in state.files.references_on(partition_id)
     )

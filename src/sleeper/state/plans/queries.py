@@ -98,10 +98,8 @@ def _both(first: Sequence[LeafLookup], second: Sequence[LeafLookup]) -> LeafLook
 
 def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
     """Return the files that may contain rows of a leaf: its own and its ancestors', ordered."""
-    names = state.files.filenames_on(leaf.partition_id)
-    for ancestor in state.tree.ancestors(leaf.partition_id):
-        names += state.files.filenames_on(ancestor.partition_id)
-    return tuple(names)
+    ids = state.tree.ids_upwards(leaf.partition_id)
+    return tuple(name for each in ids for name in state.files.filenames_on(each))
 
 
 def hidden_in_files(
@@ -114,15 +112,9 @@ def hidden_in_files(
     found: dict[str, tuple[Region, ...]] = {}
     if not state.deletes:
         return found
-    ids = [
-        leaf.partition_id,
-        *(each.partition_id for each in state.tree.ancestors(leaf.partition_id)),
-    ]
-    for partition_id in ids:
-        for reference in state.files.references_on(partition_id):
-            hidden = hidden_in(state, reference.sequence, regions)
-            if hidden:
-                found[reference.filename] = hidden
+    for reference in state.references_of(leaf.partition_id):
+        if hidden := hidden_in(state, reference.sequence, regions):
+            found[reference.filename] = hidden
     return found
 
 
@@ -145,7 +137,7 @@ def _is_hidden(key: Key, hidden: Iterable[Region]) -> bool:
 
 def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dict[str, int]:
     """Return the sizes of a leaf's files, in bytes, if the state records them."""
-    ids = [leaf_id, *(ancestor.partition_id for ancestor in state.tree.ancestors(leaf_id))]
+    ids = state.tree.ids_upwards(leaf_id)
     found = {}
     for filename in filenames:
         references = (state.files.reference(filename, partition_id) for partition_id in ids)

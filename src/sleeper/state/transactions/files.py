@@ -104,7 +104,7 @@ def check_placement(
             )
         if below is None and len(places) == 1:
             continue
-        above = [ancestor.partition_id for ancestor in tree.ancestors(partition_id)]
+        above = tree.ids_upwards(partition_id)[1:]
         if below is not None and below not in above:
             raise PartitionNotInTree(
                 f"{filename!r} cannot be pushed from partition {below!r} to {partition_id!r}, "

@@ -58,6 +58,8 @@ class TestLeafQueries:
             [high.partition_id],
         ]
         assert [query.filenames for group in plan for query in group] == [("low", "all"), ("all",)]
+        names = [each.filename for each in table.references_of(low.partition_id)]
+        assert names == ["low", "all"]
 
     def test_what_is_asked_is_cut_to_the_leaf(self):
         """A file of an ancestor is read for the leaf's own keys only, or rows would come twice."""
