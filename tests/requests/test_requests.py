@@ -25,6 +25,25 @@ def test_an_operation_makes_exactly_its_requests(world, operation):
     assert seen.read_bytes <= operation.read_bytes_max, str(seen)
 
 
+def test_a_check_reads_each_entry_of_a_log_once(world):
+    """Given a log of sixty entries, then a check replays them and follows their chain by one read."""
+    world.make("log of 60")
+    world.table("log of 60").upgrade()
+    last = world.table("log of 60").refresh()
+    table = world.instance.table("log of 60")
+    world.server.take()
+
+    found = table.verify(quick=True)
+
+    read = [
+        each.key
+        for each in world.server.take().seen
+        if "/transactions/" in each.key and each.operation == "GET" and each.status == 200
+    ]
+    assert (found.entries, found.chained, found.clean) == (last, 1, True)
+    assert (len(read), len({*read})) == (last, last)
+
+
 @pytest.mark.parametrize(
     ("spans", "round_trips"),
     [

@@ -40,7 +40,7 @@ from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.publications import check_publications, needs_of_readers
 from sleeper.tables.state_stores import store_of
-from sleeper.tables.verify_chain import VerifiedChain, verify_chain
+from sleeper.tables.verify_chain import ChainCheck, VerifiedChain
 from sleeper.tables.verify_state import verify_state
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -166,12 +166,15 @@ def verify(
     store = store_of(table.record, table.context)  # one that has read nothing yet
     if chain:
         return _verify_chain_alone(table, store)
-    stated = verify_state(store, files=table.files, schema=table.schema, progress=progress)
+    chain_check = ChainCheck(table.properties.state_move)
+    stated = verify_state(
+        store, files=table.files, schema=table.schema, chain=chain_check, progress=progress
+    )
     findings = [*stated.findings]
     checked, rest = _NOTHING, _NO_REST
     chained = _NO_CHAIN
     if store.log is not None:
-        chained = verify_chain(store.log, table.properties.state_move)
+        chained = chain_check.finish(store.log)
         known = {each.entry for each in findings}
         findings += [each for each in chained.findings if each.entry not in known]
     if stated.state is not None and stated.state.partitions is not None:
@@ -212,7 +215,7 @@ def _verify_chain_alone(table: OpenTable, store: StateStore) -> VerifySummary:
     Raises:
         BadRequest: the state store keeps no log.
     """
-    found = verify_chain(log_of(store), table.properties.state_move)
+    found = ChainCheck(table.properties.state_move).finish(log_of(store))
     if found.findings:
         table.check_exists()
     return VerifySummary(

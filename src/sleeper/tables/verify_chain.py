@@ -38,46 +38,65 @@ class VerifiedChain:
     findings: tuple[Finding, ...]
 
 
-def verify_chain(log: TransactionLog, here: StateMove | None) -> VerifiedChain:
-    """Compare each entry with the digest that the next one names. No state is needed for that.
+class ChainCheck:
+    """Compares each entry with the digest that the next one names. No state is needed for that.
+
+    It looks at the entries that somebody else reads, in their order, and reads what is left.
 
     Args:
-        log: The log.
         here: The move of the state to this log, with which it begins; None if it is the first.
-
-    Raises:
-        StorageFailed: the storage did not answer.
     """
-    number: int | None = None
-    entries, chained, findings = 0, 0, list[Finding]()
-    before: str | None = None
-    try:
-        for number, body in log.read_after(0 if here is None else here.number - 1):
-            entries += 1
-            try:
-                document = json.loads(body.partition(b"\n")[0])
-                is_chained, prev = document["format"] > 1, document.get("prev")
-                wrong_keys = changed_keys(body) if is_chained else 0
-            except _NO_ENTRY as error:
-                findings.append(_finding(number, f"cannot be read: {error}"))
-                is_chained, prev, wrong_keys = True, before, 0
-            if is_chained and prev != before:
-                findings.append(
-                    _finding(
-                        number - 1,
-                        f"is not the one after which entry {number} was written: one of the two "
-                        "was changed or replaced",
-                    )
+
+    def __init__(self, here: StateMove | None) -> None:
+        self._last = 0 if here is None else here.number - 1
+        self._entries = self._chained = 0
+        self._digest: str | None = None
+        self._findings: list[Finding] = []
+
+    def look_at(self, number: int, body: bytes) -> None:
+        """Look at an entry; do nothing if it is not the one after the last that was looked at."""
+        if number != self._last + 1:
+            return
+        before, self._last = self._digest, number
+        self._entries += 1
+        try:
+            document = json.loads(body.partition(b"\n")[0])
+            is_chained, prev = document["format"] > 1, document.get("prev")
+            wrong_keys = changed_keys(body) if is_chained else 0
+        except _NO_ENTRY as error:
+            self._findings.append(_finding(number, f"cannot be read: {error}"))
+            is_chained, prev, wrong_keys = True, before, 0
+        if is_chained and prev != before:
+            self._findings.append(
+                _finding(
+                    number - 1,
+                    f"is not the one after which entry {number} was written: one of the two "
+                    "was changed or replaced",
                 )
-            if wrong_keys:
-                findings.append(_finding(number, f"has {wrong_keys} keys that were changed"))
-            chained += is_chained
-            before = entry_digest(body) if is_chained else None
-    except (ObjectNotFound, VersionNotFound, DataDamaged) as error:
-        findings.append(_finding((number or 0) + 1, f"cannot be read: {error}"))
-    return VerifiedChain(
-        last=number, entries=entries, chained=chained, digest=before, findings=tuple(findings)
-    )
+            )
+        if wrong_keys:
+            self._findings.append(_finding(number, f"has {wrong_keys} keys that were changed"))
+        self._chained += is_chained
+        self._digest = entry_digest(body) if is_chained else None
+
+    def finish(self, log: TransactionLog) -> VerifiedChain:
+        """Read the entries that nobody has read, and return what all of them say.
+
+        Raises:
+            StorageFailed: the storage did not answer.
+        """
+        try:
+            for number, body in log.read_after(self._last):
+                self.look_at(number, body)
+        except (ObjectNotFound, VersionNotFound, DataDamaged) as error:
+            self._findings.append(_finding(self._last + 1, f"cannot be read: {error}"))
+        return VerifiedChain(
+            last=self._last if self._entries else None,
+            entries=self._entries,
+            chained=self._chained,
+            digest=self._digest,
+            findings=tuple(self._findings),
+        )
 
 
 def _finding(number: int, what: str) -> Finding:

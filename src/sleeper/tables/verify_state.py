@@ -29,6 +29,7 @@ from sleeper.state.state_difference import differing_attributes, state_differenc
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.transaction_log import TABLE_LOG, ObjectTransactionLog
+from sleeper.tables.verify_chain import ChainCheck
 
 _BEYOND: Final = 16
 """So many numbers after the last entry are looked for, in a log that cannot be listed."""
@@ -86,6 +87,7 @@ def verify_state(
     *,
     files: Objects,
     schema: Schema,
+    chain: ChainCheck,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> VerifiedState:
     """Read a table's state in every form in which it is stored, and compare the forms.
@@ -97,6 +99,7 @@ def verify_state(
         store: The table's state store, which has read nothing yet.
         files: The table's folder.
         schema: The table's schema.
+        chain: Looks at the entries that are replayed.
         progress: Called with the number of replayed entries, and of all.
 
     Raises:
@@ -107,12 +110,12 @@ def verify_state(
     except (DataDamaged, FormatTooNew, VersionNotFound, ObjectNotFound) as error:
         found = [_finding(FindingKind.STATE, f"the table's state cannot be read: {error}")]
         if store.log is not None and store.snapshots is not None:
-            found += _Replay(store.log, store.snapshots, schema, progress).check(None)
+            found += _Replay(store.log, store.snapshots, schema, chain, progress).check(None)
         return VerifiedState(state=None, entries=0, snapshots=0, findings=(*found,))
     findings = [*_tree_faults(state, schema)]
     if store.log is None or store.snapshots is None:
         return VerifiedState(state=state, entries=0, snapshots=0, findings=(*findings,))
-    replay_log = _Replay(store.log, store.snapshots, schema, progress)
+    replay_log = _Replay(store.log, store.snapshots, schema, chain, progress)
     findings += replay_log.check(state)
     findings += _entries_beyond(state, store, files)
     return VerifiedState(
@@ -131,11 +134,13 @@ class _Replay:
         log: TransactionLog,
         snapshots: SnapshotStore,
         schema: Schema,
+        chain: ChainCheck,
         progress: Callable[[int, int | None], None],
     ) -> None:
         self._log = log
         self._snapshots = snapshots
         self._schema = schema
+        self._chain = chain
         self._progress = progress
         self.entries = 0
         self.compared = 0
@@ -155,6 +160,7 @@ class _Replay:
             yield from self._compare_all(at, waiting, newest)
             unread = newest is None or at.number < end
             for number, body in self._log.read_after(at.number) if unread else ():
+                self._chain.look_at(number, body)
                 last, at = at.at, replay(at, [(number, body)], self._schema)
                 if last is not None and at.at is not None and at.at <= last:
                     yield _finding(FindingKind.LOG, _NOT_LATER.format(number), entry=number)
