@@ -45,6 +45,7 @@ class TestEveryReader:
             ({"key": 7}, {7}),
             ({"keys": [3, 150, 199]}, {3, 150, 199}),
             ({"keys": pa.array([0])}, {0}),
+            ({"keys": iter([4, 4, 3])}, {3, 4}),
             ({"range": {"id": (90, 110)}}, set(range(90, 110))),
             (
                 {"regions": [{"id": (0, 5)}, {"id": (4, 9)}, {"id": (195, None)}]},
@@ -243,11 +244,22 @@ class TestRefusals:
         with pytest.raises(QueryInvalid, match=r"use reinitialise\(\)"):
             table.delete()
 
-    @pytest.mark.parametrize("keys", [7, "7", {"id": 7}])
-    def test_keys_that_are_no_list(self, table, keys):
-        """Given one key as keys, the message says what is wanted."""
-        with pytest.raises(QueryInvalid, match="list of complete row keys"):
+    @pytest.mark.parametrize(
+        ("keys", "says"),
+        [
+            (7, "Give a list of complete row keys, or for one key key="),
+            ("7", r"'7' is one key; did you mean key='7'\? keys= is a list of complete row keys"),
+            ({"id": 7}, "a dict is not a sequence. Give a list of complete row keys"),
+            ([7, None], "1 of 2 keys have no value for 'id'"),
+            ([7.5], "7.5"),
+        ],
+    )
+    def test_keys_that_are_no_list(self, table, keys, says):
+        """Given one key as keys, or what is no key, the message is that of a query."""
+        with pytest.raises(QueryInvalid, match=says):
             table.delete(keys=keys)
+        with pytest.raises(QueryInvalid, match=says):
+            table.query(keys=keys)
 
     def test_more_than_can_be_kept(self, table):
         """Given very many keys, in one deletion or in several, the bound is named."""

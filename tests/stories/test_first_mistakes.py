@@ -70,7 +70,10 @@ MISTAKES = {
         lambda i, t: t.query(range={"id": (9, 1)}),
         "give the smaller one first",
     ),
-    "one value for keys": (lambda i, t: t.query(keys=5), "For one key give key=..., or keys="),
+    "one value for keys": (
+        lambda i, t: t.query(keys=5),
+        "Give a list of complete row keys, or for one key key=...",
+    ),
     "no value among keys": (
         lambda i, t: t.query(keys=[1, None, 3]),
         "1 of 3 keys .* leave None out",

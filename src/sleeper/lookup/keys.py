@@ -78,7 +78,10 @@ def key_rows(batch: pa.RecordBatch) -> list[Key]:
 def _key_columns(keys: object, schema: Schema, fields: list[pa.Field]) -> list[pa.ChunkedArray]:
     """Return the values of each key field, in exactly its type."""
     if isinstance(keys, str | bytes):
-        raise QueryInvalid(f"{keys!r} is one key; did you mean key={keys!r}?")
+        raise QueryInvalid(
+            f"{keys!r:.200} is one key; did you mean key={keys!r:.200}? keys= is a list of "
+            "complete row keys"
+        )
     parts = [keys] if len(fields) == 1 and not _has_parts(keys) else _parts(keys, schema)
     return [_column(values, field) for values, field in zip(parts, fields, strict=True)]
 
@@ -90,7 +93,8 @@ def _column(values: object, field: pa.Field) -> pa.ChunkedArray:
         return checked_column(values, field.type)
     except TypeError as error:
         raise QueryInvalid(
-            f"keys must be a sequence of row keys: {error}. For one key give key=..., or keys=[...]"
+            f"keys must be a sequence of row keys: {error}. Give a list of complete row keys, or "
+            "for one key key=..."
         ) from None
     except ValueError as error:
         raise QueryInvalid(
@@ -111,14 +115,17 @@ def _is_bytes(values: object) -> bool:
 def _parts(keys: object, schema: Schema) -> list[list[Any]]:
     """Return the values of each field from complete keys, which are tuples or mappings."""
     if not isinstance(keys, Iterable) or isinstance(keys, Mapping):
-        raise QueryInvalid(f"keys must be a sequence of row keys, not {type(keys).__name__}")
+        raise QueryInvalid(
+            f"keys must be a sequence of row keys: a {type(keys).__name__} is none. Give a list of "
+            "complete row keys, or for one key key=..."
+        )
     whole = [key_values(schema, key) for key in keys]
     names = schema.row_key_names
     for place, values in enumerate(whole):
         if len(values) < len(names):
             raise QueryInvalid(
                 f"keys=[...] needs whole row keys ({', '.join(names)}), unlike number {place}: "
-                f"{values!r}; query a prefix by key=, or several by regions=[...]"
+                f"{values!r}; give a prefix by key=, or several by regions=[...]"
             )
     return [[values[name] for values in whole] for name in names]
 

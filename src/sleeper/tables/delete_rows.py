@@ -9,25 +9,18 @@ Rows that are added later stay, whatever their keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.html.values import NotebookHtml
-from sleeper.model.queries import (
-    NOT_GIVEN,
-    NotGiven,
-    RegionRequest,
-    asked_by,
-    asked_regions,
-    exact_key,
-    key_region,
-)
+from sleeper.model.queries import NOT_GIVEN
 from sleeper.model.ranges import Region
 from sleeper.model.row_deletes import REGIONS_MAX
-from sleeper.model.schema import Schema
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.query import regions_asked_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,47 +62,16 @@ def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:
     return RowDeletion(transaction=state.number, regions=len(regions))
 
 
-def deleted_regions(
-    schema: Schema,
-    *,
-    key: object,
-    keys: object,
-    range: RegionRequest | NotGiven,  # noqa: A002 - the field's own word
-    regions: Iterable[RegionRequest] | NotGiven,
-    prefix: Mapping[str, str | bytes] | NotGiven,
-) -> list[Region]:
+def deleted_regions(table: OpenTable, **asked: Any) -> list[Region]:
     """Return the regions that arguments of `Table.delete` ask for, without empty ones.
 
     Raises:
         QueryInvalid: they do not fit the schema, or ask for all rows.
     """
-    way = asked_by(key=key, keys=keys, range=range, regions=regions, prefix=prefix)
-    if way == "keys":
-        asked = [_region_of_key(schema, each) for each in _listed(keys)]
-    else:
-        asked = asked_regions(schema, range, regions, key=key, prefix=prefix)
-        if (way is None and prefix is NOT_GIVEN) or range == {}:
-            raise QueryInvalid(
-                "delete needs a key, keys, a range, regions or a prefix; to remove all rows, "
-                "use reinitialise()"
-            )
-    return [each for each in dict.fromkeys(asked) if not any(s.is_empty for s in each.ranges)]
-
-
-def _listed(keys: object) -> list[object]:
-    to_pylist = getattr(keys, "to_pylist", getattr(keys, "tolist", None))
-    if to_pylist is not None:
-        listed: list[object] = to_pylist()
-        return listed
-    if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Iterable):
-        raise QueryInvalid(f"keys must be a list of complete row keys, not {keys!r:.200}")
-    return [*keys]
-
-
-def _region_of_key(schema: Schema, key: object) -> Region:
-    if exact_key(schema, key) is None:
+    regions = regions_asked_for(table.schema, table.arrow_schema, **asked)
+    if all(each is NOT_GIVEN for each in asked.values()) or asked["range"] == {}:
         raise QueryInvalid(
-            f"keys must be complete row keys, and {key!r:.200} is only a part of one: delete it by "
-            "key="
+            "delete needs a key, keys, a range, regions or a prefix; to remove all rows, "
+            "use reinitialise()"
         )
-    return key_region(schema, key)
+    return [each for each in dict.fromkeys(regions) if not any(s.is_empty for s in each.ranges)]

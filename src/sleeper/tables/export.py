@@ -32,7 +32,7 @@ from sleeper.engine.writing.export import (
 from sleeper.errors import DataDamaged
 from sleeper.html.values import NotebookHtml
 from sleeper.model.partitions import Partition
-from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
+from sleeper.model.queries import NotGiven, RegionRequest, checked_as_of
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
@@ -48,7 +48,8 @@ from sleeper.state.table_state import TableState
 from sleeper.storage.places import checked_folder, objects_of
 from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
-from sleeper.tables.spark import asked_regions_of, open_for_spark
+from sleeper.tables.query import regions_asked_for
+from sleeper.tables.spark import open_for_spark
 from sleeper.tables.versions import deletions_reported, version_as_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -90,7 +91,9 @@ def export(
     """Write rows to Parquet files (`Table.export`)."""
     clock = table.context.clock
     started = clock.now()
-    asked = asked_regions_of(table, NOT_GIVEN, NOT_GIVEN, range, regions, prefix)
+    asked = regions_asked_for(
+        table.schema, table.arrow_schema, range=range, regions=regions, prefix=prefix
+    )
     place, version = checked_folder(target), checked_as_of(as_of)
     state = version_as_of(table.store, version)
     cuts = _cuts(table, state, asked, spark)

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from sleeper.engine.rows import Rows
 from sleeper.errors import QueryInvalid
+from sleeper.lookup.keys import key_batch, key_rows
 from sleeper.model.queries import (
     NOT_GIVEN,
     NotGiven,
@@ -21,6 +24,7 @@ from sleeper.model.queries import (
     asked_by,
     asked_regions,
     checked_limit,
+    key_region,
 )
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
@@ -112,9 +116,34 @@ def checked_query(
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
     way = asked_by(key=key, keys=keys, range=range, regions=regions, prefix=prefix)
     if way == "keys":
-        listed = list(keys) if isinstance(keys, Iterator) else keys
-        return Query(keys=listed, where=where, limit=limit, columns=columns)
+        return Query(keys=_listed(keys), where=where, limit=limit, columns=columns)
     if way == "key" and prefix is NOT_GIVEN and where is None:
         return Query(key=key, limit=limit, columns=columns)
     inside = asked_regions(schema, range, regions, key=key, prefix=prefix)
     return Query(regions=inside, where=where, limit=limit, columns=columns, ordered=ordered)
+
+
+def regions_asked_for(
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    *,
+    key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+) -> list[Region]:
+    """Return the regions that arguments of a verb ask for; the whole table without any.
+
+    Raises:
+        QueryInvalid: they do not fit each other, or the schema.
+    """
+    if asked_by(key=key, keys=keys, range=range, regions=regions, prefix=prefix) == "keys":
+        whole = key_rows(key_batch(_listed(keys), schema, arrow_schema))
+        return [key_region(schema, each) for each in whole]
+    return asked_regions(schema, range, regions, key=key, prefix=prefix)
+
+
+def _listed(keys: Any) -> Any:
+    """Return keys as something that can be read twice."""
+    return list(keys) if isinstance(keys, Iterator) else keys

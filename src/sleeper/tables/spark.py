@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.writing.write_settings import write_settings
 from sleeper.errors import BadRequest
-from sleeper.lookup.keys import key_batch, key_rows
-from sleeper.model.queries import (
-    NotGiven,
-    RegionRequest,
-    asked_by,
-    asked_regions,
-    checked_as_of,
-    key_region,
-)
-from sleeper.model.ranges import Region
+from sleeper.model.queries import NotGiven, RegionRequest, checked_as_of
 from sleeper.spark.data_source.open_table import SparkTable, TableFiles
 from sleeper.spark.data_source.schema import check_session
 from sleeper.spark.frames import to_frame
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.query import regions_asked_for
 from sleeper.tables.versions import version_as_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -42,7 +34,15 @@ def to_spark(
 ) -> DataFrame:
     """Return rows as a Spark DataFrame (`Table.to_spark`)."""
     version = checked_as_of(as_of)
-    found = asked_regions_of(table, key, keys, range, regions, prefix)
+    found = regions_asked_for(
+        table.schema,
+        table.arrow_schema,
+        key=key,
+        keys=keys,
+        range=range,
+        regions=regions,
+        prefix=prefix,
+    )
     source, context = open_for_spark(table), table.context
     check_session(spark, table.schema)
     options = {"instance": context.url, "table": table.name}
@@ -92,19 +92,3 @@ def open_for_spark(table: OpenTable) -> SparkTable:
         check_exists=table.check_exists,
         undo_commit_if_deleted=table.undo_commit_if_deleted,
     )
-
-
-def asked_regions_of(
-    table: OpenTable, key: object, keys: Any, key_range: object, regions: object, prefix: object
-) -> list[Region]:
-    """Return the regions that `key`, `keys`, `range`, `regions` and `prefix` request.
-
-    Raises:
-        QueryInvalid: several of the first four are given, one is None, a prefix is given with keys,
-            or a value does not fit the schema.
-    """
-    asked = asked_by(key=key, keys=keys, range=key_range, regions=regions, prefix=prefix)
-    if asked == "keys":
-        whole = key_rows(key_batch(keys, table.schema, table.arrow_schema))
-        return [key_region(table.schema, each) for each in whole]
-    return asked_regions(table.schema, key_range, regions, key=key, prefix=prefix)

@@ -841,7 +841,7 @@ class Table(TableHandle, WholeTable):
 
         table = self._current()
         asked = deleted_regions(
-            table.schema, key=key, keys=keys, range=range, regions=regions, prefix=prefix
+            table, key=key, keys=keys, range=range, regions=regions, prefix=prefix
         )
         with committing(reason=reason):
             return delete_rows(table, asked)

@@ -68,10 +68,11 @@ class TestManyKeys:
         [
             (one_field(Primitive.LONG), ["1"], "integer of 64 bits"),
             (one_field(Primitive.STRING), ["a", None], "no value for 'k'"),
-            (one_field(Primitive.STRING), "abc", "did you mean key"),
-            (one_field(Primitive.LONG), 7, "sequence of row keys"),
+            (one_field(Primitive.STRING), "abc", "did you mean key='abc'. keys= is a list"),
+            (one_field(Primitive.LONG), 7, "Give a list of complete row keys, or for one key key="),
+            (PAIR, {"a": "x", "b": 1}, "a dict is none. Give a list of complete row keys"),
             (PAIR, ["a"], "whole row keys"),
-            (PAIR, [("a", 1), ("a",)], "query a prefix by key="),
+            (PAIR, [("a", 1), ("a",)], "give a prefix by key="),
         ],
     )
     def test_refuses_what_is_no_key(self, schema, keys, says):
