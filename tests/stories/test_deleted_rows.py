@@ -51,7 +51,7 @@ class TestEveryReader:
                 {"regions": [{"id": (0, 5)}, {"id": (4, 9)}, {"id": (195, None)}]},
                 {*range(9), *range(195, 200)},
             ),
-            ({"range": {"id": (None, None)}}, set(range(200))),
+            ({"range": {"id": (None, 200)}}, set(range(200))),
         ],
     )
     def test_leaves_them_out(self, table, asked, gone):
@@ -245,6 +245,39 @@ class TestRefusals:
             table.delete()
 
     @pytest.mark.parametrize(
+        "asked",
+        [
+            {"range": {}},
+            {"range": {"id": (None, None)}},
+            {"range": {"id": (-(2**63), True, 2**63 - 1, True)}},
+            {"regions": [{}]},
+            {"regions": [{"id": (1, 2)}, {"id": (None, None)}]},
+        ],
+    )
+    def test_a_region_of_all_keys(self, table, asked):
+        """Given a region that is the whole key space, wherever it comes from, all rows stay."""
+        with pytest.raises(QueryInvalid, match=r"use reinitialise\(\)"):
+            table.delete(**asked)
+
+        assert table.count() == 400
+
+    def test_a_prefix_of_all_keys(self, tmp_path):
+        """Given the empty prefix, which every text has, all rows stay; so with a range of the rest."""
+        instance = sleeper.connect(tmp_path / "texts", create=True)
+        schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
+        table = instance.create_table("t", schema, row_keys=["a", "b"])
+        table.upgrade()
+        table.ingest([{"a": "x", "b": 1}])
+
+        for asked in ({}, {"range": {"b": (None, None)}}):
+            with pytest.raises(QueryInvalid, match=r"use reinitialise\(\)"):
+                table.delete(prefix={"a": ""}, **asked)
+
+        assert table.count() == 1
+        table.delete(prefix={"a": ""}, range={"b": (None, 2)})
+        assert table.count() == 0
+
+    @pytest.mark.parametrize(
         ("keys", "says"),
         [
             (7, "Give a list of complete row keys, or for one key key="),
@@ -307,17 +340,18 @@ class TestEveryDoor:
         assert [each.reasons for each in entries] == [(), ("ticket 4711",)]
 
     @pytest.mark.parametrize(
-        ("options", "says"),
+        ("options", "says", "code"),
         [
-            (["--where", "n = 1"], "rows are deleted by their keys"),
-            ([], "sleeper table reinitialise t"),
+            (["--where", "n = 1"], "rows are deleted by their keys", 2),
+            ([], "sleeper table reinitialise t", 2),
+            (["--range", "id=,"], "sleeper table reinitialise t", 1),
         ],
     )
-    def test_the_command_line_refuses_what_names_no_keys(self, table, options, says):
+    def test_the_command_line_refuses_what_names_no_keys(self, table, options, says, code):
         """Given a condition, or nothing, nothing is deleted, and the message says what to do."""
         refused = command("delete", "t", *options, "--force", "--instance", table._context.url)
 
-        assert refused.exit_code == 2
+        assert refused.exit_code == code
         assert says in " ".join(refused.output.split())
         assert table.count() == 400
 
@@ -330,8 +364,9 @@ class TestEveryDoor:
             remote.delete(key=1)
             remote.delete(keys=[2, 3])
             remote.delete(range={"id": (4, 6)}, reason="by mistake")
-            with pytest.raises(QueryInvalid):
-                remote.delete()
+            for asked in ({}, {"range": {}}, {"regions": [{}]}, {"range": {"id": (None, None)}}):
+                with pytest.raises(QueryInvalid, match=r"use reinitialise\(\)"):
+                    remote.delete(**asked)
 
             assert remote.count() == table.count() == 400 - 2 * 5
             assert table.history(limit=1)[0].reasons == ("by mistake",)

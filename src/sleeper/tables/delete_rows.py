@@ -15,8 +15,7 @@ from typing import Any
 
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.html.values import NotebookHtml
-from sleeper.model.queries import NOT_GIVEN
-from sleeper.model.ranges import Region
+from sleeper.model.ranges import Region, whole_region
 from sleeper.model.row_deletes import REGIONS_MAX
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.tables.open_table import OpenTable
@@ -66,12 +65,12 @@ def deleted_regions(table: OpenTable, **asked: Any) -> list[Region]:
     """Return the regions that arguments of `Table.delete` ask for, without empty ones.
 
     Raises:
-        QueryInvalid: they do not fit the schema, or ask for all rows.
+        QueryInvalid: they do not fit the schema, or one region is the whole key space.
     """
     regions = regions_asked_for(table.schema, table.arrow_schema, **asked)
-    if all(each is NOT_GIVEN for each in asked.values()) or asked["range"] == {}:
+    if whole_region(table.schema) in regions:
         raise QueryInvalid(
-            "delete needs a key, keys, a range, regions or a prefix; to remove all rows, "
-            "use reinitialise()"
+            "delete needs a key, keys, a range, regions or a prefix, and none that has every key; "
+            f"to remove all rows, use reinitialise() (`sleeper table reinitialise {table.name}`)"
         )
     return [each for each in dict.fromkeys(regions) if not any(s.is_empty for s in each.ranges)]

@@ -830,7 +830,8 @@ class Table(TableHandle, WholeTable):
             reason: Why, for the history.
 
         Raises:
-            QueryInvalid: a key, a range or a prefix does not fit the schema, or none is given.
+            QueryInvalid: a key, a range or a prefix does not fit the schema, none is given, or one
+                has every key: use `reinitialise` to remove all rows.
             BadRequest: the table has format 1 (see `upgrade`), or there are more than 1,000.
             TableChanged: files still have 1,000 deleted keys and ranges: compact first.
             CommitContended, StorageFailed: nothing was deleted.
