@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import httpx
@@ -20,7 +20,10 @@ from sleeper.errors import (
     InputUnreadable,
 )
 from sleeper.interfaces.rest.app import make_app
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.statuses import JobState
+from sleeper.model.jobs.submitted_files import FileState
+from sleeper.workers.kinds.batcher import run_batcher
 from tests.stories.test_ingest_jobs import work
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
@@ -50,6 +53,10 @@ OPTIONS = {
     "encoding": "latin-1",
     "null_texts": ["NA"],
     "decimal_point": ",",
+}
+BATCHED = {
+    "sleeper.table.ingest.batcher.ingest.queue": "standard_ingest",
+    "sleeper.table.ingest.batcher.job.min.size": "0",
 }
 ARGUMENTS = [
     *("--separator", ";", "--quote", "'", "--encoding", "latin-1", "--null-text", "NA"),
@@ -222,6 +229,71 @@ class TestJobs:
 
         assert instance.jobs.job("g").state is JobState.FINISHED
         assert table.query().to_pylist() == ROWS
+
+    @pytest.mark.parametrize("way", ["python", "command line", "server", "message"])
+    def test_of_the_batcher_have_options(self, instance, table, german, way):
+        """Given files that are written in two ways, then each way has a job of its own (BAT-4)."""
+        plain = german.parent / "plain.csv"
+        plain.write_text("id,city\n9,plain\n")
+        instance.table("t").set_properties(BATCHED)
+        instance.jobs.submit_files("t", plain)
+        if way == "python":
+            instance.jobs.submit_files("t", german.parent / "ger*.txt", csv=OPTIONS)
+        elif way == "command line":
+            where = ("--instance", instance.url)
+            done = command("batcher", "submit", "t", german, *ARGUMENTS, *where)
+            assert done.exit_code == 0, done.output
+        elif way == "server":
+            app = make_app(instance, input_folder=german.parent)
+            with running_server(app) as url, sleeper.connect(url, token="unused") as remote:
+                remote.jobs.submit_files("t", str(german), csv=OPTIONS)
+                work(instance, "batcher")
+                files = {each.path: each.csv for each in remote.jobs.submitted_files()}
+            assert files == {str(german): CsvOptions(**OPTIONS), str(plain): None}
+        else:
+            options = {"separator": ";", "quote": "'", "encoding": "latin-1"}
+            options |= {"nullTexts": ["NA"], "decimalPoint": ","}
+            message = {"tableName": "t", "files": [str(german)], "csv": options}
+            instance.jobs.send("batcher", json.dumps(message))
+        work(instance, "batcher")
+
+        done = run_batcher(instance.jobs, datetime.now(UTC))
+
+        assert (done.jobs, done.files) == (2, 2)
+        assert work(instance) == 2
+        states = {each.state for each in instance.jobs.submitted_files()}
+        assert states == {FileState.FINISHED}
+        assert table.query(range={"id": (0, 9)}).to_pylist() == ROWS
+        assert table.count() == 4
+
+    def test_of_the_batcher_that_were_rejected_keep_their_options(self, instance, table, german):
+        """Sent again, they are read as they were submitted (BAT-7)."""
+        instance.table("t").set_properties(BATCHED)
+        instance.jobs.submit_files("t", german, csv=OPTIONS)
+        work(instance, "batcher")
+        run_batcher(instance.jobs, datetime.now(UTC))
+        german.unlink()
+        work(instance)
+        assert {each.state for each in instance.jobs.submitted_files()} == {FileState.REJECTED}
+        german.write_bytes(GERMAN.encode("latin-1"))
+
+        instance.jobs.retry_files()
+        run_batcher(instance.jobs, datetime.now(UTC))
+        work(instance)
+
+        assert table.query().to_pylist() == ROWS
+
+    def test_for_the_batcher_are_refused_if_they_are_wrong(self, instance, table, german):
+        """When they are submitted, and in a message of others, which becomes a dead letter."""
+        with pytest.raises(BadRequest, match="separator of CSV"):
+            instance.jobs.submit_files("t", german, csv={"separator": "--"})
+        message = {"tableName": "t", "files": [str(german)], "csv": {"sep": ";"}}
+        instance.jobs.send("batcher", json.dumps(message))
+
+        work(instance, "batcher")
+
+        (letter,) = instance.jobs.dead_letters("batcher")
+        assert "unknown options of CSV: ['sep']" in letter.reason
 
     def test_are_rejected_with_what_is_wrong(self, instance, table, german):
         """A message of others may have any options."""

@@ -137,12 +137,21 @@ def submit_bulk_import(
     return job.id or ""
 
 
-def submit_files(self: JobsHandle, table: str, files: Paths) -> None:
+def submit_files(
+    self: JobsHandle,
+    table: str,
+    files: Paths,
+    *,
+    csv: CsvOptions | Mapping[str, Any] | None = None,
+) -> None:
     """Give files to the ingest batcher, which makes jobs of a sensible size of them.
+
+    Files that are written in different ways are never in one job.
 
     Args:
         table: The table's name.
         files: As for `submit_ingest`.
+        csv: How files of CSV are written, as for `Table.ingest`.
 
     Raises:
         JobInvalid: every reason why they cannot be taken; nothing was sent.
@@ -151,7 +160,9 @@ def submit_files(self: JobsHandle, table: str, files: Paths) -> None:
 
     Source: rule BAT-1.
     """
-    submission = BatcherSubmission(table_name=table_text(table), files=checked_paths(files))
+    submission = BatcherSubmission(
+        table_name=table_text(table), files=checked_paths(files), csv=_csv(csv)
+    )
     checked = self.tables.checked(submission, batcher_submission_failures)
     if checked.failures:
         raise JobInvalid(checked.failures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
@@ -92,11 +93,21 @@ class CsvOptions:
             if theirs == "separator" or value != getattr(default, _NAMES[theirs])
         }
 
+    @classmethod
+    def from_text(cls, text: str) -> CsvOptions | None:
+        """Return what `text_of_csv` wrote."""
+        return cls.from_json(json.loads(text)) if text else None
+
     def for_columns(self, columns: Sequence[str]) -> CsvOptions:
         """Return options that name the columns of a table, if nothing else does."""
         if self.header or self.column_names is not None:
             return self
         return replace(self, column_names=columns)
+
+
+def text_of_csv(options: CsvOptions | None) -> str:
+    """Return options as a text, which is the same for those that are equal; empty for none."""
+    return "" if options is None else json.dumps(options.to_json(), sort_keys=True)
 
 
 def _is_texts(value: object) -> bool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 from tests.soak import tries
@@ -54,6 +55,22 @@ class BatcherStoreContract:
 
         assert batcher.pending() == [files[2], files[0], files[1]]
         assert list(batcher.newest()) == [files[1], files[0], files[2]]
+
+    def test_options_of_csv_are_kept_with_each_file(self, batcher):
+        """Pending, in a job, and of a job that is sent again."""
+        options = CsvOptions(separator="\t", quote=None, null_texts=["", "é"], column_names=["a b"])
+        plain, written = file("plain.csv", 0), replace(file("a.csv", 1), csv=options)
+        batcher.save([plain, written])
+
+        assert batcher.pending() == [plain, written]
+        batcher.assign("j", [written], INGEST)
+        batcher.assign("k", [plain], INGEST)
+
+        assert {job.job_id: job.csv for job in batcher.unsent()} == {"j": options, "k": None}
+        assert set(batcher.newest()) == {replace(written, job_id="j"), replace(plain, job_id="k")}
+        batcher.note_sent("j")
+        batcher.reopen("j", ["a.csv"], INGEST)
+        assert {job.job_id: job.csv for job in batcher.unsent()} == {"j": options, "k": None}
 
     def test_a_job_that_was_sent_is_sent_again_with_some_of_its_files(self, batcher):
         """Under its id; the others are forgotten, and it is not opened twice before it is sent."""

@@ -10,11 +10,13 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sleeper.errors import DataDamaged, FormatTooNew, StorageFailed, StorageReadOnly
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.local.jobs.database import (
     VERSION,
@@ -23,6 +25,7 @@ from sleeper.storage.local.jobs.database import (
     network_file_system,
 )
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
+from tests.contracts.jobs.batcher_store_contract import file
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.job_queue_contract import bodies_of, receive_all, send
 from tests.contracts.test_folder_refusals import run_where_mounts_are_private
@@ -177,10 +180,30 @@ class TestAnotherFile:
         """A newer Sleeper made it; the message says what to do."""
         send(queue, "a")
         with closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA user_version=2")
+            connection.execute(f"PRAGMA user_version={VERSION + 1}")
 
         with pytest.raises(FormatTooNew, match="Upgrade"):
             JobDatabase(path, sleep=time.sleep).reading().__enter__()
+
+    def test_an_earlier_schema_is_brought_up_by_one_of_many(self, path, open_stores):
+        """Submitted files of version 1 have no options of CSV, and what waits stays where it is."""
+        stores = open_stores()
+        send(stores.queue(QueueName.INGEST), "a")
+        stores.batcher.save([file("a.parquet")])
+        stores.close()
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("ALTER TABLE submitted_file DROP COLUMN csv")
+            connection.execute("PRAGMA user_version=1")
+            connection.commit()
+
+        with ThreadPoolExecutor(8) as threads:
+            found = [*threads.map(lambda _: open_stores().batcher.pending(), range(8))]
+
+        assert found == [[file("a.parquet")]] * 8
+        written = replace(file("b.csv", 1), csv=CsvOptions(separator=";"))
+        open_stores().batcher.save([written])
+        assert open_stores().batcher.pending() == [file("a.parquet"), written]
+        assert bodies_of(receive_all(open_stores().queue(QueueName.INGEST))) == ["a"]
 
     @pytest.mark.parametrize("statement", ["CREATE TABLE t(x)", "PRAGMA application_id=1"])
     def test_a_database_of_another_program_is_refused(self, tmp_path, open_stores, statement):
@@ -220,8 +243,8 @@ class TestAnotherFile:
     def test_a_file_that_is_replaced_is_opened_again(self, path, queue):
         """No message goes into a file that nobody finds any more."""
         send(queue, "old")
-        for file in path.parent.iterdir():
-            file.unlink()
+        for each in path.parent.iterdir():
+            each.unlink()
 
         send(queue, "new")
 

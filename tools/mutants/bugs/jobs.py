@@ -7,6 +7,8 @@ from ..bug import Bug
 STATUSES = ("tests/unit/model/jobs/test_statuses.py",)
 WINDOWS = ("tests/unit/model/jobs/test_time_windows.py",)
 QUERIES = ("tests/unit/model/jobs/test_query_statuses.py",)
+CSV_OF_BATCHES = ("tests/stories/test_csv_options.py", "-k", "TestJobs")
+
 BATCHES = ("tests/unit/workers/kinds/test_batcher.py",)
 REDELIVERY = ("tests/unit/model/jobs/test_redelivery.py",)
 MESSAGES = (
@@ -186,6 +188,22 @@ BUGS = (
         right="if tree[node] < wanted:",
         wrong="if tree[node] <= wanted:",
         tests=BATCHES,
+    ),
+    Bug(
+        name="batch-of-unlike-files",
+        breaks="Files of CSV that are written in different ways are in one job.",
+        module="workers/kinds/batcher.py",
+        right="alike.setdefault(text_of_csv(file.csv), []).append(file)",
+        wrong='alike.setdefault("", []).append(file)',
+        tests=BATCHES,
+    ),
+    Bug(
+        name="options-of-batches-lost",
+        breaks="A job of the batcher has no options of CSV.",
+        module="workers/kinds/batcher.py",
+        right="csv = {} if job.csv is None else job.csv.to_json()",
+        wrong="csv = {} if job.csv is None else {}",
+        tests=CSV_OF_BATCHES,
     ),
     Bug(
         name="batch-above-its-files",

@@ -8,8 +8,9 @@ import click
 
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.options import csv_options, instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.workers.kinds.batcher import batch_limits, run_batcher
 from sleeper.workers.kinds.bulk_import import where_jobs_run
@@ -29,19 +30,21 @@ def batcher() -> None:
 @batcher.command()
 @click.argument("table", shell_complete=complete_tables)
 @click.argument("files", nargs=-1, required=True)
+@csv_options
 @instance_option
-def submit(table: str, files: tuple[str, ...], *, instance: str) -> None:
-    """Submit FILES, Parquet files or folders of them, for TABLE.
+def submit(table: str, files: tuple[str, ...], *, csv: CsvOptions | None, instance: str) -> None:
+    """Submit FILES, which are as for sleeper ingest, for TABLE.
 
     sleeper serve makes jobs of them, by the table's properties
     sleeper.table.ingest.batcher.*.
 
     \b
-    Example:
+    Examples:
         sleeper batcher submit flights june.parquet
+        sleeper batcher submit flights 'in/*.txt' --separator ';'
     """
     with connect(instance) as opened:
-        opened.jobs.submit_files(table, files)
+        opened.jobs.submit_files(table, files, csv=csv)
     say(f"submitted {counted(len(files), 'path')} for {table}")
 
 

@@ -50,9 +50,16 @@ class RemoteJobs:
         """Ask for many files to be imported at once, and return the job's id."""
         return self._submit(table, files, job_id, "bulk-import", csv)
 
-    def submit_files(self, table: str, files: Paths) -> None:
+    def submit_files(
+        self,
+        table: str,
+        files: Paths,
+        *,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
+    ) -> None:
         """Give files to the ingest batcher."""
-        self._client.send("POST", f"{path_of_table(table)}/batcher", {"files": _list(files)})
+        body: dict[str, Any] = {"files": _list(files), **_csv(csv)}
+        self._client.send("POST", f"{path_of_table(table)}/batcher", body)
 
     def submitted_files(self, *, pending: bool = False) -> Iterator[SubmittedFile]:
         """Yield the files that the batcher knows, newest first; at most 1000."""
@@ -117,9 +124,7 @@ class RemoteJobs:
         kind: str,
         csv: CsvOptions | Mapping[str, Any] | None,
     ) -> str:
-        body: dict[str, Any] = {"files": _list(files), "job_id": job_id, "kind": kind}
-        if (options := CsvOptions.of(csv)) is not None:
-            body["csv"] = asdict(options)
+        body: dict[str, Any] = {"files": _list(files), "job_id": job_id, "kind": kind, **_csv(csv)}
         return str(self._client.send("POST", f"{path_of_table(table)}/jobs", body)["job_id"])
 
     def __getattr__(self, name: str) -> Never:
@@ -133,3 +138,8 @@ class RemoteJobs:
 
 def _list(files: Paths) -> list[str]:
     return [os.fspath(files)] if isinstance(files, str | os.PathLike) else [*map(os.fspath, files)]
+
+
+def _csv(csv: CsvOptions | Mapping[str, Any] | None) -> dict[str, Any]:
+    options = CsvOptions.of(csv)
+    return {} if options is None else {"csv": asdict(options)}

@@ -214,25 +214,24 @@ FileNames = Annotated[
 ]
 
 
-class IngestJobBody(Body):
-    """Files to add by a worker."""
+class SubmittedFilesBody(Body):
+    """Files for the ingest batcher."""
 
     files: FileNames
-    job_id: Annotated[
-        str | None,
-        Field(description="Names the job: one that was committed before adds nothing."),
-    ] = None
-    kind: Literal["ingest", "bulk-import"] = "ingest"
     csv: Annotated[
         CsvBody | None,
         Field(description="With it all files are CSV, written so, whatever their names."),
     ] = None
 
 
-class SubmittedFilesBody(Body):
-    """Files for the ingest batcher."""
+class IngestJobBody(SubmittedFilesBody):
+    """Files to add by a worker."""
 
-    files: FileNames
+    job_id: Annotated[
+        str | None,
+        Field(description="Names the job: one that was committed before adds nothing."),
+    ] = None
+    kind: Literal["ingest", "bulk-import"] = "ingest"
 
 
 class MessagesBody(Body):

@@ -1,6 +1,8 @@
 """Submissions to the ingest batcher, as upstream's clients write them (rule BAT-1).
 
-{"tableName": "trips", "files": ["s3://bucket/june/"]}
+    {"tableName": "trips", "files": ["s3://bucket/june/"]}
+
+`"csv": {"separator": ";"}` says how files of CSV are written, as in an ingest job.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ class BatcherSubmission:
     Attributes:
         table_name: The table, unless `table_id` names it.
         table_id: The table; wins over the name. Upstream's clients never send it.
-        files: Paths or URLs of Parquet files or folders; None when the message has none.
+        files: Paths or URLs of files, folders or patterns; None when the message has none.
+        csv: How files of CSV are written, as the message has it; upstream's clients never send it.
         others: Unknown keys of the message.
     """
 
     table_name: str | None = None
     table_id: str | None = None
     files: tuple[str | None, ...] | None = None
+    csv: Mapping[str, Any] = field(default_factory=dict)
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -46,6 +50,7 @@ def read_batcher_submission(text: str) -> BatcherSubmission:
         table_name=message.text("tableName"),
         table_id=message.text("tableId"),
         files=message.texts("files"),
+        csv=message.object("csv") or {},
         others=message.others(),
     )
 
@@ -60,6 +65,7 @@ def write_batcher_submission(submission: BatcherSubmission) -> str:
         "tableName": submission.table_name,
         "tableId": submission.table_id,
         "files": submission.files,
+        "csv": dict(submission.csv) or None,
     }
     return write_message(said, submission.others)
 
@@ -75,6 +81,9 @@ def batcher_submission_failures(
         missing_paths: Those of its files that were looked for and not found.
     """
     job = IngestJob(
-        table_name=submission.table_name, table_id=submission.table_id, files=submission.files
+        table_name=submission.table_name,
+        table_id=submission.table_id,
+        files=submission.files,
+        csv=submission.csv,
     )
     return ingest_job_failures(job, table_found=table_found, missing_paths=missing_paths)

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sleeper.html.values import NotebookHtml
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import QueueName
 
 
@@ -30,6 +31,7 @@ class SubmittedFile(NotebookHtml):
         size_bytes: How large it was when it was submitted.
         received: When it was submitted (aware, UTC).
         expires: When the batcher may forget it (aware, UTC).
+        csv: How it is written, if it is CSV and was submitted so.
         job_id: The job it is in; None while it is pending.
         state: How far it is; None where nobody asked the tracker.
         reasons: Why its job was rejected or failed for good, outermost first.
@@ -40,6 +42,7 @@ class SubmittedFile(NotebookHtml):
     size_bytes: int
     received: datetime
     expires: datetime
+    csv: CsvOptions | None = None
     job_id: str | None = None
     state: FileState | None = None
     reasons: tuple[str, ...] = ()
@@ -69,9 +72,11 @@ class UnsentJob:
         table_id: Its table.
         queue: Where it is to be sent.
         paths: Its files.
+        csv: How all of them are written, if they are CSV and were submitted so.
     """
 
     job_id: str
     table_id: str
     queue: QueueName
     paths: tuple[str, ...]
+    csv: CsvOptions | None = None

@@ -13,6 +13,7 @@ from sleeper.errors import JobInvalid, SleeperError, StorageFailed, ends_process
 from sleeper.html.values import NotebookHtml
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.csv_options import CsvOptions, text_of_csv
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
     batcher_submission_failures,
@@ -85,14 +86,19 @@ def plan_batches(
 
     They become jobs when one was received before `now` less the greatest age, or when they are
     as many, and as many bytes, as a job waits for. Each file goes into the first job that has
-    room for it (rule BAT-4).
+    room for it, of files that are written in the same way (rule BAT-4).
 
     Args:
         files: The table's pending files, oldest first.
         limits: The table's limits.
         now: The time (aware, UTC).
     """
-    return _first_fit(files, limits) if _is_due(files, limits, now) else []
+    if not _is_due(files, limits, now):
+        return []
+    alike: dict[str, list[SubmittedFile]] = {}
+    for file in files:
+        alike.setdefault(text_of_csv(file.csv), []).append(file)
+    return [batch for some in alike.values() for batch in _first_fit(some, limits)]
 
 
 def _is_due(files: Sequence[SubmittedFile], limits: BatchLimits, now: datetime) -> bool:
@@ -185,11 +191,13 @@ class SubmissionWork(Job):
     Attributes:
         instance: Where their table is.
         paths: Files and folders, as they were submitted.
+        csv: How files of CSV are written.
         received: When they were submitted (aware, UTC).
     """
 
     instance: Instance
     paths: tuple[str, ...]
+    csv: CsvOptions | None
     received: datetime
 
     def done_before(self) -> None:
@@ -215,6 +223,7 @@ class SubmissionWork(Job):
                 size_bytes=size_bytes,
                 received=self.received,
                 expires=expires,
+                csv=self.csv,
             )
 
 
@@ -260,6 +269,7 @@ class SubmissionReader(JobReader):
             is_tracked=False,
             instance=self._instance,
             paths=tuple(submission.paths),
+            csv=CsvOptions.from_json(submission.csv) if submission.csv else None,
             received=message.sent,
         )
 
@@ -336,7 +346,8 @@ def _send_unsent(jobs: InstanceJobs) -> list[int]:
     """Send every job that was made and not sent; return how many files each has."""
     sent = []
     for job in jobs.stores.batcher.unsent():
-        message = IngestJob(id=job.job_id, table_id=job.table_id, files=job.paths)
+        csv = {} if job.csv is None else job.csv.to_json()
+        message = IngestJob(id=job.job_id, table_id=job.table_id, files=job.paths, csv=csv)
         message_id = jobs.send_message(job.queue, write_ingest_job(message))
         jobs.record_accepted(
             JobKind.INGEST, job.table_id, job.job_id, len(job.paths), message_id=message_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
@@ -105,6 +107,21 @@ class TestHow:
     def test_a_file_goes_into_the_first_batch_with_room(self, sizes, batches):
         """By bytes and by files; one too large is alone, and takes no other, however small."""
         assert sizes_of(plan_batches(files(*sizes), limits(), NOW)) == batches
+
+    def test_files_of_unlike_options_are_never_together(self):
+        """Equal options are alike, however they were given; none is a way of its own."""
+        ways = [None, CsvOptions(separator=";"), CsvOptions(separator="|"), CsvOptions()]
+        again = CsvOptions(separator=";", null_texts=[""])
+        pending = files(1, 1, 1, 1, 1, 1)
+        given = [
+            replace(file, csv=way) for file, way in zip(pending, [*ways, again, None], strict=True)
+        ]
+
+        batches = plan_batches(given, limits(), NOW)
+
+        assert [[file.path[0] for file in batch] for batch in batches] == [
+            *(["0", "5"], ["1", "4"], ["2"], ["3"]),
+        ]
 
     def test_one_file_a_batch(self):
         """When no more may be in one."""

@@ -21,6 +21,7 @@ from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import ServedInstance, served_instance
 from sleeper.jobs.input_places import InputPlaces
+from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.statuses import JobState
 
@@ -42,7 +43,7 @@ def submit_job(table: str, body: IngestJobBody, request: Request) -> Response:
     _check_files(served, body.files)
     jobs = served.instance.jobs
     submit = jobs.submit_bulk_import if body.kind == "bulk-import" else jobs.submit_ingest
-    csv = None if body.csv is None else body.csv.options()
+    csv = _csv_options(body)
     return json_answer({"job_id": submit(table, body.files, body.job_id, csv=csv)}, 202)
 
 
@@ -51,7 +52,7 @@ def submit_files(table: str, body: SubmittedFilesBody, request: Request) -> Resp
     """Give files to the ingest batcher, which makes jobs of a sensible size of them."""
     served = served_instance(request)
     _check_files(served, body.files)
-    served.instance.jobs.submit_files(table, body.files)
+    served.instance.jobs.submit_files(table, body.files, csv=_csv_options(body))
     return json_answer({"files": len(body.files)}, 202)
 
 
@@ -122,6 +123,10 @@ def redrive(queue: QueueName, body: MessagesBody, request: Request) -> Response:
     """Put dead letters back into their queue: those that are named, or all."""
     count = served_instance(request).instance.jobs.redrive(queue, body.message_ids)
     return json_answer({"messages": count})
+
+
+def _csv_options(body: SubmittedFilesBody) -> CsvOptions | None:
+    return None if body.csv is None else body.csv.options()
 
 
 def _check_files(served: ServedInstance, files: list[str]) -> None:

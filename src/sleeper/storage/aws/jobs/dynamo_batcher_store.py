@@ -142,6 +142,7 @@ class DynamoBatcherStore:
                         table_id=entry["Table"]["S"],
                         queue=QueueName(entry["Queue"]["S"]),
                         paths=tuple(each.path for each in files),
+                        csv=files[0].csv,
                     )
                 )
             else:  # its maker was killed before it deleted it

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sleeper.errors import StorageFailed
+from sleeper.model.csv_options import CsvOptions, text_of_csv
 from sleeper.model.formats.job_events import decode_job_event, decode_task_event, encode_event
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.statuses import rate
@@ -176,6 +177,8 @@ def file_item(job_id: str | None, file: SubmittedFile) -> Item:
         "Received": number(as_microseconds(file.received)),
         **expiry("ExpiryTime", file.expires),
     }
+    if file.csv is not None:
+        item["Csv"] = text(text_of_csv(file.csv))
     if job_id is not None:
         item["AssignedJob"] = text(job_id)
         del item["ExpiryTime"]
@@ -190,6 +193,7 @@ def file_of(item: Item) -> SubmittedFile:
         size_bytes=number_of(item, "FileSize"),
         received=as_time(number_of(item, "Received")),
         expires=as_time(number_of(item, "Expires")),
+        csv=CsvOptions.from_text(item["Csv"]["S"]) if "Csv" in item else None,
         job_id=item["AssignedJob"]["S"] if "AssignedJob" in item else None,
     )
 

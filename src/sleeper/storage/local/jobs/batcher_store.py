@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from sleeper.model.csv_options import CsvOptions, text_of_csv
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 from sleeper.storage.local.jobs.database import JobDatabase, as_number, as_time
 
 _PAGE = 1_000
-_FILES = "SELECT received, number, job_id, table_id, path, size_bytes, expires FROM submitted_file"
+_FILES = (
+    "SELECT received, number, job_id, table_id, path, size_bytes, expires, csv FROM submitted_file"
+)
 _ASSIGN = """
     UPDATE OR REPLACE submitted_file SET job_id = :job_id
     WHERE job_id = '' AND table_id = :table_id AND path = :path
@@ -32,7 +35,7 @@ _REOPEN = """
     WHERE job_id = :job_id AND path IN (SELECT value FROM json_each(:paths))
         AND NOT EXISTS (SELECT 1 FROM unsent_job WHERE job_id = :job_id) LIMIT 1"""
 
-_Row = tuple[int, int, str, str, str, int, int]
+_Row = tuple[int, int, str, str, str, int, int, str]
 
 
 class SqliteBatcherStore:
@@ -52,9 +55,10 @@ class SqliteBatcherStore:
         with self._database.writing(durable=True) as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO submitted_file"
-                "(job_id, table_id, path, size_bytes, received, expires)"
-                " SELECT '', :table_id, :path, :size_bytes, :received, :expires WHERE NOT EXISTS"
-                " (SELECT 1 FROM submitted_file WHERE table_id = :table_id AND path = :path"
+                "(job_id, table_id, path, size_bytes, received, expires, csv)"
+                " SELECT '', :table_id, :path, :size_bytes, :received, :expires, :csv"
+                " WHERE NOT EXISTS (SELECT 1 FROM submitted_file"
+                " WHERE table_id = :table_id AND path = :path"
                 " AND received = :received AND job_id != '')",
                 map(_values, files),
             )
@@ -111,6 +115,7 @@ class SqliteBatcherStore:
                     table_id=table_id,
                     queue=QueueName(queue),
                     paths=_paths_of(connection, job_id),
+                    csv=_csv_of(connection, job_id),
                 )
                 for job_id, table_id, queue in jobs
             ]
@@ -159,17 +164,19 @@ def _values(file: SubmittedFile) -> dict[str, str | int]:
         "size_bytes": file.size_bytes,
         "received": as_number(file.received),
         "expires": as_number(file.expires),
+        "csv": text_of_csv(file.csv),
     }
 
 
 def _file(row: _Row) -> SubmittedFile:
-    received, _, job_id, table_id, path, size_bytes, expires = row
+    received, _, job_id, table_id, path, size_bytes, expires, csv = row
     return SubmittedFile(
         table_id=table_id,
         path=path,
         size_bytes=size_bytes,
         received=as_time(received),
         expires=as_time(expires),
+        csv=CsvOptions.from_text(csv),
         job_id=job_id or None,
     )
 
@@ -179,3 +186,11 @@ def _paths_of(connection: sqlite3.Connection, job_id: str) -> tuple[str, ...]:
         "SELECT path FROM submitted_file WHERE job_id = ? ORDER BY received, number", (job_id,)
     )
     return tuple(path for (path,) in rows)
+
+
+def _csv_of(connection: sqlite3.Connection, job_id: str) -> CsvOptions | None:
+    """Return how the files of a job are written, which is the same for all."""
+    row = connection.execute(
+        "SELECT csv FROM submitted_file WHERE job_id = ? LIMIT 1", (job_id,)
+    ).fetchone()
+    return None if row is None else CsvOptions.from_text(row[0])

@@ -109,7 +109,7 @@ def _files_of(path: Path) -> tuple[Path, Path]:
 #
 # The tables of the file. Times are microseconds since 1970 (UTC).
 
-VERSION: Final = 1
+VERSION: Final = 2
 """`PRAGMA user_version` of the file."""
 
 APPLICATION_ID: Final = 0x534C5052
@@ -156,7 +156,8 @@ STATEMENTS: Final = (
     """CREATE TABLE submitted_file(
         number INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT NOT NULL, table_id TEXT NOT NULL,
         path TEXT NOT NULL, size_bytes INTEGER NOT NULL, received INTEGER NOT NULL,
-        expires INTEGER NOT NULL, UNIQUE(job_id, table_id, path))""",
+        expires INTEGER NOT NULL, csv TEXT NOT NULL DEFAULT '',
+        UNIQUE(job_id, table_id, path))""",
     "CREATE INDEX submitted_file_received ON submitted_file(received)",
     "CREATE INDEX submitted_file_path ON submitted_file(table_id, path)",
     "CREATE INDEX submitted_file_expires ON submitted_file(expires)",
@@ -164,6 +165,9 @@ STATEMENTS: Final = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT NOT NULL UNIQUE,
         table_id TEXT NOT NULL, queue TEXT NOT NULL)""",
 )
+
+CHANGES: Final = {1: ("ALTER TABLE submitted_file ADD COLUMN csv TEXT NOT NULL DEFAULT ''",)}
+"""What makes the tables of each earlier version those of the next."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -466,15 +470,23 @@ class JobDatabase:
         if version and self._owner is not None:
             check_owner(connection, self.path, self._owner)
         connection.execute("COMMIT")
-        if version == 0:
+        if version < VERSION:
             connection.execute("BEGIN IMMEDIATE")
-            if _version(connection, self.path) == 0:  # nobody was faster
-                for statement in STATEMENTS:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version={VERSION}")
-                logger.info("made %s for queues, tracker and batcher", self.path)
+            self._bring_up(connection, _version(connection, self.path))  # or another was faster
             connection.execute("COMMIT")
+
+    def _bring_up(self, connection: sqlite3.Connection, version: int) -> None:
+        """Make the tables, or change those of an earlier version, inside a transaction."""
+        if version == 0:
+            for statement in STATEMENTS:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            logger.info("made %s for queues, tracker and batcher", self.path)
+        for earlier in range(version or VERSION, VERSION):
+            for statement in CHANGES[earlier]:
+                connection.execute(statement)
+            logger.info("changed %s to schema version %d", self.path, earlier + 1)
+        connection.execute(f"PRAGMA user_version={VERSION}")
 
     def _turn_on_wal(self, connection: sqlite3.Connection) -> None:
         """Set the journal mode, which SQLite does not wait for when others do it as well."""
