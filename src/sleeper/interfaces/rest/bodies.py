@@ -104,8 +104,8 @@ class ChangedTable(Body):
     ] = None
 
 
-class Question(Body):
-    """Which rows are asked for: by one of key, keys, range and regions; all rows without."""
+class RowsByKey(Body):
+    """Rows by their keys: by one of key, keys, range and regions, and by a prefix."""
 
     key: Annotated[
         Any,
@@ -127,7 +127,7 @@ class Question(Body):
         ),
     ] = None
     regions: Annotated[
-        Any, Field(description="A list of such objects; a row in two of them is returned once.")
+        Any, Field(description="A list of such objects; a row may be in several.")
     ] = None
     prefix: Annotated[
         dict[str, Any] | None,
@@ -135,6 +135,11 @@ class Question(Body):
             description="What values of row key fields begin with.", examples=[{"tailnum": "N1"}]
         ),
     ] = None
+
+
+class Question(RowsByKey):
+    """Which rows are asked for: by one of key, keys, range and regions; all rows without."""
+
     where: Annotated[
         str | None,
         Field(description="A condition on any fields, in SQL.", examples=["dest = 'IAH'"]),
@@ -145,18 +150,8 @@ class Question(Body):
     ] = None
 
 
-class Deletion(Body):
+class Deletion(RowsByKey):
     """Which rows are deleted: by one of key, keys, range and regions, or by a prefix."""
-
-    key: Annotated[Any, Field(description="As of a query.", examples=["N14228"])] = None
-    keys: Annotated[Any, Field(description="As of a query.", examples=[["N1", "N2"]])] = None
-    range: Annotated[
-        Any, Field(description="As of a query.", examples=[{"tailnum": ["N1", "N2"]}])
-    ] = None
-    regions: Annotated[Any, Field(description="As of a query.")] = None
-    prefix: Annotated[
-        dict[str, Any] | None, Field(description="As of a query.", examples=[{"tailnum": "N1"}])
-    ] = None
 
 
 class Query(Question):

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.interfaces.rest.answers import TRANSACTION, Answer, answer_format, rows_answer
-from sleeper.interfaces.rest.bodies import Body, Deletion, Query, Question, SqlBody
+from sleeper.interfaces.rest.bodies import Body, Deletion, Query, Question, RowsByKey, SqlBody
 from sleeper.interfaces.rest.json_values import (
     checked_sql,
     json_text,
@@ -132,7 +132,7 @@ def _plan(text: str) -> Answer:
     return Answer(media_type=_JSON, body=json_text({"plan": text}))
 
 
-def _asked(schema: Schema, body: Question | Deletion) -> dict[str, Any]:
+def _asked(schema: Schema, body: RowsByKey) -> dict[str, Any]:
     """Return the arguments for `Table.query`: those that the body has, null included.
 
     Raises:
