@@ -235,15 +235,13 @@ class TransactionLogStateStore:
 
     def begin_with(self, state: TableState) -> None:
         """Write a snapshot, which the log's first entry follows (see the interface)."""
-        folded = replace(state, files=state.files.folded())
-        self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
+        self._save_folded(state)
 
     def write_snapshot(self) -> None:
         """Write a snapshot of the newest state, though none may be due."""
         with self._committing:
             state = self.refresh()
-            folded = replace(state, files=state.files.folded())
-            self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
+            self._save_folded(state)
             if state.number not in self.snapshots.numbers():
                 raise BadRequest(
                     "this table's state store keeps no snapshots, so whoever reads it must know "
@@ -396,14 +394,18 @@ class TransactionLogStateStore:
             self._snapshot_number, self._changed = newest, 0
             if not self._is_due(state):
                 return
-        folded = replace(state, files=state.files.folded())
-        self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
+        folded = self._measured = self._save_folded(state)
         self._snapshot_number, self._changed = state.number, 0
-        self._measured = folded
         self.snapshot_failure = None
         with self._swapping:  # later changes are based on the folded files
             if self._held is not None and self._held.number == folded.number:
                 self._held = folded
+
+    def _save_folded(self, state: TableState) -> TableState:
+        """Write a snapshot of a state, and return the state as the snapshot has it."""
+        folded = replace(state, files=state.files.folded())
+        self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
+        return folded
 
 
 def _change(before: FileReferences, after: FileReferences) -> int:
