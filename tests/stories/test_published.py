@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import deltalake
@@ -17,8 +17,7 @@ from sleeper.errors import BadRequest, NothingToPublish, StorageFailed
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema, StructType
 from sleeper.state.findings import FindingKind
 from sleeper.storage.local.folder import FolderObjects
-
-PEOPLE = pa.schema([pa.field("n", pa.int64(), nullable=False), ("key", pa.string())])
+from tests.stories.published_tables import KEYS, killed_after, people, rows, table_of_keys
 
 
 @pytest.fixture
@@ -30,15 +29,6 @@ def instance(tmp_path):
 @pytest.fixture
 def table(instance):
     return people(instance)
-
-
-def people(instance, **properties):
-    named = {f"sleeper.table.{name.replace('_', '.')}": value for name, value in properties.items()}
-    return instance.create_table("people", PEOPLE, row_keys=["key"], properties=named)
-
-
-def rows(first: int, last: int):
-    return [{"key": f"k{number:05}", "n": number} for number in range(first, last)]
 
 
 def seen(location: str, where: str = "true"):
@@ -209,43 +199,10 @@ class TestRefusals:
 class TestKeys:
     """Bounds of keys, by which readers leave files out (PUB-5)."""
 
-    @pytest.mark.parametrize(
-        ("kind", "values"),
-        [
-            (pa.int64(), [-(2**63), -1, 0, 2**53 + 1, 2**63 - 1]),
-            (pa.int32(), [-(2**31), 7, 2**31 - 1]),
-            (
-                pa.string(),
-                ["", "\x01", 'a"b\\', "é", "\ud7ff", "\ue000", "\uffff", "\U00010000", "z" * 300],
-            ),
-            (pa.binary(), [b"", b"\x00", b"\x7f", b"\x80", b"\xff"]),
-            (
-                pa.date32(),
-                [date(1, 1, 1), date(1582, 10, 14), date(1970, 1, 1), date(9999, 12, 31)],
-            ),
-            (
-                pa.timestamp("us", "UTC"),
-                [
-                    datetime(1, 1, 1, tzinfo=UTC),
-                    datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
-                    datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
-                    datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
-                ],
-            ),
-            (
-                pa.timestamp("us"),
-                [datetime(1582, 10, 15), datetime(2026, 1, 1, 0, 0, 0, 999)],
-            ),
-        ],
-        ids=str,
-    )
+    @pytest.mark.parametrize(("kind", "values"), KEYS, ids=str)
     def test_each_key_is_found_by_a_condition(self, instance, kind, values):
         """Each value is in a file of its own, and in a file with all others."""
-        schema = pa.schema([("key", kind), ("n", pa.int64())])
-        table = instance.create_table("t", schema, row_keys=["key"])
-        for value in values:
-            table.ingest(pa.table({"key": [value], "n": [1]}, schema=schema))
-        table.ingest(pa.table({"key": values, "n": [1] * len(values)}, schema=schema))
+        table = table_of_keys(instance, kind, values)
 
         location = table.publish("delta").location
 
@@ -280,10 +237,6 @@ class TestKeys:
         assert seen(location, "key = 'k00150'") == (1, 150)
 
 
-class Killed(Exception):
-    """Stands for a process that is killed."""
-
-
 class TestExactlyOnce:
     """Readers have one version or the next, whatever becomes of publishers (PUB-3)."""
 
@@ -296,12 +249,8 @@ class TestExactlyOnce:
         table.ingest(rows(0, 10))
         location = table.publish("delta").location
         table.ingest(rows(10, 20))
-        left = [writes]
-        with monkeypatch.context() as patch:
-            for name in ("create", "put", "open_output"):
-                patch.setattr(FolderObjects, name, _killing(getattr(FolderObjects, name), left))
-            with pytest.raises(Killed):
-                table.publish("delta")
+        with killed_after(writes, "create", "put", "open_output"):
+            table.publish("delta")
         between = seen(location)[0]
 
         table.publish("delta")
@@ -358,16 +307,6 @@ class TestExactlyOnce:
         assert table.verify().clean
 
 
-def _killing(write, left):
-    def killed(*args, **named):
-        if not left[0]:
-            raise Killed
-        left[0] -= 1
-        return write(*args, **named)
-
-    return killed
-
-
 class TestGarbage:
     """Files of published versions are kept (PUB-4)."""
 
@@ -416,13 +355,11 @@ class TestGarbage:
         assert len(deleted) == 1
         assert seen(location)[0] == 10
 
-    def test_a_publication_that_was_begun_keeps_its_files(self, table, monkeypatch):
+    def test_a_publication_that_was_begun_keeps_its_files(self, table):
         """Its process may be slow: garbage collection sees the note before the version."""
         table.ingest(rows(0, 10))
-        with monkeypatch.context() as patch:
-            patch.setattr(FolderObjects, "create", _killing(FolderObjects.create, [0]))
-            with pytest.raises(Killed):
-                table.publish("delta")
+        with killed_after(0, "create"):
+            table.publish("delta")
         table.ingest(rows(10, 20))
         table.compact(all_files=True)
 

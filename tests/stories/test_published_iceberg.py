@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime, time
+from datetime import date, time
 from pathlib import Path
 from time import sleep
 
@@ -16,9 +16,7 @@ from pyiceberg.table import StaticTable
 import sleeper
 from sleeper.engine.published import iceberg
 from sleeper.state.findings import FindingKind
-from sleeper.storage.local.folder import FolderObjects
-
-PEOPLE = pa.schema([pa.field("n", pa.int64(), nullable=False), ("key", pa.string())])
+from tests.stories.published_tables import KEYS, killed_after, people, rows, table_of_keys
 
 
 @pytest.fixture
@@ -29,17 +27,13 @@ def instance(tmp_path):
 
 @pytest.fixture
 def table(instance):
-    return instance.create_table("people", PEOPLE, row_keys=["key"])
+    return people(instance)
 
 
 @pytest.fixture
 def small_manifests(monkeypatch):
     """Let about every second file end a manifest."""
     monkeypatch.setattr(iceberg, "_CUT_MASK", iceberg.np.uint64(1))
-
-
-def rows(first: int, last: int):
-    return [{"key": f"k{number:05}", "n": number} for number in range(first, last)]
 
 
 def opened(location: str, version: str | None = None) -> StaticTable:
@@ -117,38 +111,10 @@ class TestVersions:
 class TestKeys:
     """Bounds of keys, by which readers leave files out (PUB-5)."""
 
-    @pytest.mark.parametrize(
-        ("kind", "values"),
-        [
-            (pa.int64(), [-(2**63), -1, 0, 2**53 + 1, 2**63 - 1]),
-            (pa.int32(), [-(2**31), 7, 2**31 - 1]),
-            (
-                pa.string(),
-                ["", "\x01", 'a"b\\', "é", "\ud7ff", "\ue000", "\uffff", "\U00010000", "z" * 300],
-            ),
-            (pa.binary(), [b"", b"\x00", b"\x7f", b"\x80", b"\xff"]),
-            (
-                pa.date32(),
-                [date(1, 1, 1), date(1582, 10, 14), date(1970, 1, 1), date(9999, 12, 31)],
-            ),
-            (
-                pa.timestamp("us", "UTC"),
-                [
-                    datetime(1, 1, 1, tzinfo=UTC),
-                    datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
-                    datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
-                ],
-            ),
-        ],
-        ids=str,
-    )
+    @pytest.mark.parametrize(("kind", "values"), KEYS, ids=str)
     def test_each_key_is_found_by_a_condition(self, instance, kind, values):
         """Each value is in a file of its own, and in a file with all others."""
-        schema = pa.schema([("key", kind), ("n", pa.int64())])
-        table = instance.create_table("t", schema, row_keys=["key"])
-        for value in values:
-            table.ingest(pa.table({"key": [value], "n": [1]}, schema=schema))
-        table.ingest(pa.table({"key": values, "n": [1] * len(values)}, schema=schema))
+        table = table_of_keys(instance, kind, values)
 
         read = opened(table.publish("iceberg").location)
 
@@ -167,27 +133,17 @@ class TestKeys:
         assert [task.file.record_count for task in planned] == [100]
 
 
-class Killed(Exception):
-    """Stands for a process that is killed."""
-
-
 class TestExactlyOnce:
     """Readers have one version or the next, whatever becomes of publishers (PUB-3)."""
 
     @pytest.mark.parametrize("writes", range(5))
-    def test_a_kill_between_two_writes_leaves_the_old_version_or_the_new(
-        self, table, monkeypatch, writes
-    ):
+    def test_a_kill_between_two_writes_leaves_the_old_version_or_the_new(self, table, writes):
         """Note, manifest, list, metadata, hint: readers open a version after each."""
         table.ingest(rows(0, 10))
         location = table.publish("iceberg").location
         table.ingest(rows(10, 20))
-        left = [writes]
-        with monkeypatch.context() as patch:
-            for name in ("create", "put"):
-                patch.setattr(FolderObjects, name, _killing(getattr(FolderObjects, name), left))
-            with pytest.raises(Killed):
-                table.publish("iceberg")
+        with killed_after(writes, "create", "put"):
+            table.publish("iceberg")
         between = seen(location)
 
         done = table.publish("iceberg")
@@ -210,16 +166,6 @@ class TestExactlyOnce:
 
         assert done.version == 2
         assert seen(done.location) == [*range(30)]
-
-
-def _killing(write, left):
-    def killed(*args, **named):
-        if not left[0]:
-            raise Killed
-        left[0] -= 1
-        return write(*args, **named)
-
-    return killed
 
 
 class TestGarbage:
