@@ -27,10 +27,13 @@ from sleeper.errors import (
     VersionNotFound,
 )
 from sleeper.model.files import ClaimOwner
-from sleeper.model.partitions import tree_from_split_points
+from sleeper.model.partitions import Partition, tree_from_split_points
+from sleeper.model.queries import key_region
+from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.table_state import CommittedJob, TableState
+from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,
@@ -286,6 +289,37 @@ class StateStoreContract:
             assert "Nothing was written" in str(refusal)
         expected = [] if refusal else [each.filename for each in many.references]
         assert names(place.open().state()) == names(store.refresh()) == expected
+
+    def test_deletions_of_long_keys_are_kept_or_refused(self, place):
+        """A store that has room for fewer says so, has written nothing, and takes the compaction that
+        ends them.
+        """
+        schema = Schema(row_keys=(Field("k", Primitive.STRING),))
+        there = place.another_table(schema)
+        store = there.open(is_new=True)
+        root = Partition(partition_id="root", region=whole_region(schema))
+        store.commit(InitialisePartitions(partitions=(root,)))
+        store.commit_group([SetFormat(format=2), add("a")])
+        regions = [key_region(schema, f"{n:04}" + "\N{SNOWMAN}" * 400) for n in range(400)]
+
+        taken = 0
+        for first in range(0, 400, 20):
+            some = DeleteRows(regions=tuple(regions[first : first + 20]))
+            _, refusal = outcome_of(lambda some=some: store.commit(some))
+            if refusal is not None:
+                assert type(refusal) is CommitTooLarge
+                assert "Nothing was written. Compact the table" in str(refusal)
+                assert "ranges instead of single keys" in str(refusal)
+                break
+            taken += 20
+        found = there.open().refresh()
+        assert taken > 0
+        assert [each for one in found.deletes for each in one.regions] == regions[:taken]
+        store.commit(ClaimFiles(assignments=(claim("c", "root", "a"),)))
+        store.commit(
+            ReplaceFiles(job_id="c", inputs=("a",), output=ref("b", sequence=found.number))
+        )
+        assert there.open().refresh().deletes == ()
 
     def test_a_large_group_is_committed_whole(self, place, store):
         """In one entry, or in several by a store that takes only so much at once."""

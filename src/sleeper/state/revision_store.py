@@ -27,6 +27,7 @@ from sleeper.state.log_entry import check_storable
 from sleeper.state.moves import version_left_behind
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import SetSchema
@@ -40,6 +41,10 @@ _ADVICE: Final[Mapping[type[Transaction], str]] = {
         "rows, or one shared file for few rows, with a reference for each leaf"
     ),
     ClearFiles: "Delete the table and create it again",
+    DeleteRows: (
+        "Compact the table, so that files obey the deletions that it has (`sleeper compact NAME "
+        "--all-files`), delete ranges instead of single keys"
+    ),
     ExtendPartitionTree: _FEWER_LEAVES,
     InitialisePartitions: _FEWER_LEAVES,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
@@ -19,10 +20,12 @@ from sleeper.errors import (
     VersionNotFound,
 )
 from sleeper.model.partitions import tree_from_split_points
+from sleeper.model.queries import key_region
+from sleeper.model.row_deletes import RowDelete
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state import table_state
 from sleeper.state.revision_store import Revision, RevisionStateStore
-from sleeper.state.table_state import CommittedJob
+from sleeper.state.table_state import CommittedJob, TableState
 from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles, ClearFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables, make_tables
@@ -621,6 +624,19 @@ class TestItems:
         assert asked[WRITE] > 2  # 5 MB
         assert state.number == 1
         assert len(world.store(schema=schema).refresh().tree) == 43
+
+    def test_deletions_of_rows_that_do_not_fit_are_not_moved_there(self, world):
+        """They are in one item. Nothing is written, and the message says how to get rid of them."""
+        regions = tuple(key_region(SCHEMA, 10**17 + n) for n in range(1_000))
+        deletes = tuple(RowDelete(n, regions) for n in range(2, 6))
+        state = replace(TableState.empty(), number=7, format=2, deletes=deletes)
+
+        with pytest.raises(
+            CommitTooLarge, match=r"180 KB of deleted keys.*Compact the table first"
+        ):
+            world.revisions(is_new=True).begin(Revision(state))
+
+        assert world.tables() == []
 
     def test_as_many_changes_as_fit_are_one_transaction(self, world, store):
         """A reference and a file for each, one job, and the revision item: 100."""

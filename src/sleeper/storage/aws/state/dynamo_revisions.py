@@ -13,7 +13,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
+from sleeper.errors import CommitTooLarge, DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.state.file_references import FileReferences
@@ -31,6 +31,7 @@ from sleeper.storage.aws.state.commit_parts import (
 )
 from sleeper.storage.aws.state.newest_item import (
     commit_id,
+    deletes_json,
     history_of,
     is_of,
     is_same_commit,
@@ -49,6 +50,10 @@ CHANGES_MAX: Final = WRITES_MAX - 1
 """How many items one transaction changes: Amazon's limit without the revision item."""
 
 _ITEM_BYTES_MAX = 380_000
+_SCHEMAS_BYTES_MAX = 190_000
+_DELETES_BYTES_MAX = 180_000
+"""Both are in the revision item, whose other attributes together are small. Only what makes either
+larger is refused: a table with this many deletions can still be compacted, which ends them."""
 _COMMIT_BYTES_MAX = 10_000_000
 """About 15,000 files: whoever writes or reads the changes has all of them in memory."""
 _READS_MAX = 100
@@ -102,7 +107,8 @@ class DynamoStateRevisions:
         """What a commit may hold."""
         return (
             "DynamoDBStateStore takes references, files, partitions, jobs and claims of 380 KB "
-            f"each, and {_COMMIT_BYTES_MAX // 1_000_000} MB together, by a commit"
+            f"each, and {_COMMIT_BYTES_MAX // 1_000_000} MB together, by a commit, and keeps "
+            f"{_DELETES_BYTES_MAX // 1_000} KB of deleted keys and ranges that files still have"
         )
 
     def refresh(self, known: Revision) -> Revision:
@@ -136,7 +142,9 @@ class DynamoStateRevisions:
 
     def fits(self, before: TableState, after: TableState) -> bool:
         """Return whether one commit can replace `before` by `after`."""
-        if len(schemas_json(after.schemas)) > _ITEM_BYTES_MAX // 2:
+        if len(schemas_json(after.schemas)) > _SCHEMAS_BYTES_MAX:
+            return False
+        if after.deletes != before.deletes and self._deletes_bytes(after) > _DELETES_BYTES_MAX:
             return False
         sizes = put_sizes(self._parts.of(state_difference(before, after), after))
         return max(sizes, default=0) <= _ITEM_BYTES_MAX and sum(sizes) <= _COMMIT_BYTES_MAX
@@ -211,8 +219,16 @@ class DynamoStateRevisions:
 
         Raises:
             DataDamaged: there are items already.
+            CommitTooLarge: the state has more deleted keys and ranges than are kept here. Nothing
+                was written.
         """
         self._refuse_old_layout()
+        if (size := self._deletes_bytes(first.state)) > _DELETES_BYTES_MAX:
+            raise CommitTooLarge(
+                f"{self.limit}, and this table has {size / 1_000:,.0f} KB of them. Nothing was "
+                "written. Compact the table first, so that files obey the deletions (`sleeper "
+                "compact NAME --all-files`)."
+            )
         self._tables.make(*ITEM_TABLES)
         found = state_difference(TableState.empty(), first.state)
         parts = self._parts.of(found, first.state)
@@ -270,6 +286,9 @@ class DynamoStateRevisions:
             count = self._tables.delete(table, keys)
             name = self._tables.name(table)
             logger.info("deleted %d items of table %s from %s", count, self._table_id, name)
+
+    def _deletes_bytes(self, state: TableState) -> int:
+        return len(deletes_json(state.deletes, self._schema)) if state.deletes else 0
 
     def _transaction(self, before: Revision, after: Revision) -> list[Item]:
         """Return the parts of a transaction, the revision item first.

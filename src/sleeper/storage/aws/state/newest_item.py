@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,6 +82,11 @@ def schemas_json(schemas: Any) -> str:
     return json.dumps({number: json.loads(each.to_json()) for number, each in schemas.items()})
 
 
+def deletes_json(deletes: Iterable[RowDelete], schema: Schema) -> str:
+    """Return deletions of rows as JSON; all of it is ASCII."""
+    return json.dumps(deletes_to_json(deletes, schema))
+
+
 def revision_update(
     table: str,
     table_id: str,
@@ -117,7 +122,7 @@ def revision_update(
         if time is not None:
             values[name] = {"S": time_to_json(time)}
     if state.format > 1:
-        values["Deletes"] = text(json.dumps(deletes_to_json(state.deletes, schema)))
+        values["Deletes"] = text(deletes_json(state.deletes, schema))
     if state.moved is not None:
         values["Moved"] = text(json.dumps(move_to_json(state.moved)))
     if staged:
