@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sleeper.errors import (
@@ -70,8 +71,9 @@ class Operation:
     Attributes:
         run: Does it, with a handle of its own.
         done: What running it once more may say when it was done already.
-        clears_up: Whether it deletes files once its change is made, so that a failure may be
-            told of a change that has happened. To run it again is safe all the same.
+        clears_up: Whether it deletes files, or writes a snapshot, once its change is made, so that
+            a failure may be told of a change that has happened. To run it again is safe all the
+            same.
         faults_from: What the first call is named that may fail: those before it fail as they do
             in another operation of this file.
         prepare: What the instance is like before, but for the table `t` with old rows.
@@ -180,6 +182,10 @@ REPARTITION = Operation(
 DELETE = Operation("delete", lambda i: i.delete_table("t"), done=(TableNotFound,), clears_up=True)
 SET = Operation("set", lambda i: i.table("t").set_properties({STRATEGY: "one_reference_per_leaf"}))
 OFFLINE = Operation("offline", lambda i: i.table("t").set_online(online=False))
+UPGRADE = Operation("upgrade", lambda i: i.table("t").upgrade())
+DOWNGRADE = Operation(
+    "downgrade", lambda i: i.table("t").downgrade(), clears_up=True, prepare=UPGRADE.run
+)
 
 COMPACT = Operation(
     "compact",
@@ -206,7 +212,18 @@ SWEEP = Operation(
 )
 
 INGESTS = (INGEST, INGEST_ONE_FILE, INGEST_NOTHING, INGEST_AND_SNAPSHOT)
-OTHERS = (SPLIT, CREATE, RENAME, REINITIALISE, REPARTITION, DELETE, SET, OFFLINE)
+OTHERS = (
+    SPLIT,
+    CREATE,
+    RENAME,
+    REINITIALISE,
+    REPARTITION,
+    DELETE,
+    SET,
+    OFFLINE,
+    UPGRADE,
+    DOWNGRADE,
+)
 UPKEEP = (COMPACT, SPLIT_LARGE, MERGE, COLLECT, SWEEP)
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
 OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP)
@@ -287,7 +304,7 @@ def look_at(objects: MemoryObjects) -> dict[str, Any]:
             for name, value in record.properties.items()
             if not name.endswith(("table.id", "table.name"))
         }
-        told[record.name] = (rows, leaves, record.online, settings)
+        told[record.name] = (rows, leaves, record.online, settings, table.state().format)
     return told
 
 
@@ -427,6 +444,24 @@ class TestEveryPoint:
 
         assert effect.runs == len(effect.calls) >= 3
         assert "CommitUnknown" in effect.outcomes or operation is SWEEP  # which commits nothing
+
+
+@pytest.mark.parametrize("kind", DEATHS)
+def test_a_downgrade_that_died_anywhere_is_completed_by_the_next(kind):
+    """Versions that know format 1 alone find a snapshot of it, and nothing later of format 2."""
+    before = prepared(DOWNGRADE)
+
+    for call in calls_of(DOWNGRADE, before):
+        dead = run(DOWNGRADE, before, Faults((Fault(call, kind),)), 1_000)
+        table = open_instance(dead.objects, counted_ids(2_000)).table("t")
+        change = table.downgrade()
+
+        files = dead.objects.under(table.table_id)
+        snapshots = [info.key for info in files.listing("statestore/snapshots/")]
+        newest = max(key for key in snapshots if key.endswith("-partitions.parquet"))
+        about = pq.read_schema(pa.BufferReader(files.read(newest))).metadata
+        assert about[b"sleeper.format"] == b"1", dead.faults.names[call]
+        assert int(about[b"sleeper.transaction"]) == change.transaction == table.state().number
 
 
 @pytest.mark.parametrize("operation", INGESTS, ids=str)

@@ -35,14 +35,20 @@ class FormatChange(NotebookHtml):
 
 def upgrade(table: OpenTable) -> FormatChange:
     """Give a table format 2 (`Table.upgrade`)."""
-    return _set_format(table, 2)
+    try:
+        return _set_format(table, 2)
+    finally:
+        table.undo_commit_if_deleted()
 
 
 def downgrade(table: OpenTable) -> FormatChange:
     """Give a table format 1 (`Table.downgrade`)."""
-    table.store.write_snapshot()  # refused, before anything is changed, by a store without any
-    change = _set_format(table, 1)
-    table.store.write_snapshot()
+    try:
+        table.store.write_snapshot()  # refused, before anything is changed, by a store without any
+        change = _set_format(table, 1)
+        table.store.write_snapshot()
+    finally:
+        table.undo_commit_if_deleted()  # also of a snapshot, and says so whatever else failed
     return change
 
 
@@ -50,8 +56,5 @@ def _set_format(table: OpenTable, wanted: int) -> FormatChange:
     def plan(state: TableState) -> tuple[int, SetFormat | None]:
         return state.format, None if state.format == wanted else SetFormat(format=wanted)
 
-    try:
-        before, state = commit_planned(table.store, plan)
-    finally:
-        table.undo_commit_if_deleted()
+    before, state = commit_planned(table.store, plan)
     return FormatChange(before=before, format=state.format, transaction=state.number)

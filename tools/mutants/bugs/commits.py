@@ -51,8 +51,8 @@ BUGS = (
         name="format-1-without-a-snapshot",
         breaks="A table goes back to format 1, and earlier versions meet entries of format 2.",
         module="tables/upgrade.py",
-        right="    change = _set_format(table, 1)\n    table.store.write_snapshot()\n",
-        wrong="    change = _set_format(table, 1)\n",
+        right="        change = _set_format(table, 1)\n        table.store.write_snapshot()\n",
+        wrong="        change = _set_format(table, 1)\n",
         tests=("tests/stories/test_format_2.py", "-k", "taken_back"),
     ),
     Bug(
