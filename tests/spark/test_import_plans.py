@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tests.spark.any_tables import check_files
 
 NUMBERS = pa.schema([pa.field("id", pa.int64(), False), pa.field("n", pa.int64(), False)])
 NAMES = count()
+ROWS = 320_000
 
 
 @pytest.fixture
@@ -149,6 +151,40 @@ class TestManyFiles:
         assert table.bulk_import(inputs).engine == "local"
 
 
+@pytest.fixture
+def small_tasks(monkeypatch):
+    """Have DataFrames be written by ten tasks, from pieces of 10,000 rows. Yields rows of each."""
+    plan, checked = by_spark.plan_import, by_spark.check_files
+    rows_of_tasks: list[int] = []
+
+    def planned(known):
+        size = ROWS * 16 // 10
+        return replace(plan(known), buckets=10, bucket_bytes=size, piece_memory_bytes=1, levels=1)
+
+    def looked_at(written, target):
+        rows_of_tasks.extend(each.rows_in for each in written)
+        checked(written, target)
+
+    monkeypatch.setattr(by_spark, "plan_import", planned)
+    monkeypatch.setattr(by_spark, "check_files", looked_at)
+    return rows_of_tasks
+
+
+def overlap(table, references) -> float:
+    """Return the share of a leaf's rows that lie inside of another file's keys, in two files."""
+    ends = []
+    for reference in references:
+        keys = pq.read_table(
+            table.open_for_spark().table_files.files.url(reference.filename), columns=["id"]
+        )["id"].to_pylist()
+        assert keys == sorted(keys)
+        ends.append((keys[0], keys[-1], keys))
+    ends.sort()
+    total = sum(len(keys) for *_, keys in ends)
+    inside = sum(sum(key < before[1] for key in keys) for before, (_, _, keys) in pairwise(ends))
+    return inside / total
+
+
 class TestDataFrames:
     """A DataFrame whose rows are not known before it runs."""
 
@@ -217,6 +253,60 @@ class TestDataFrames:
         assert len(heavy) >= 3
         check_files(table, tmp_path / "instance")
         assert spark.conf.get("spark.sql.adaptive.coalescePartitions.enabled") == "true"
+
+    @pytest.mark.every_spark
+    @pytest.mark.parametrize("points", [range(20_000, ROWS, 20_000), []], ids=["16", "1"])
+    def test_with_most_rows_in_one_leaf_gives_tasks_equal_shares(
+        self, spark, instance, tmp_path, small_tasks, points
+    ):
+        """
+        Given a DataFrame of two partitions with 90 % of its rows in one leaf, or a table of one
+        leaf, when it is imported and no key is sampled, then no task writes more than twice the
+        rows of the median, the files of the leaf are ranges of its keys, and each row is there.
+        """
+        rows = spark.range(0, ROWS, 1, 2).selectExpr(
+            "if(id % 10 = 0, id, 60000 + (id * 7919) % 20000) AS id", "xxhash64(id) AS n"
+        )
+        table = table_of(instance, points=points)
+
+        result = table.bulk_import(rows)
+
+        counts = sorted(small_tasks)
+        assert len(counts) >= 7
+        assert counts[-1] <= 2 * median(counts)
+        assert result.rows_written == table.query().count() == ROWS
+        hot = max(result.files, key=lambda each: each.row_count).partition_id
+        inside = [each for each in result.files if each.partition_id == hot]
+        assert len(inside) >= 6
+        assert overlap(table, inside) <= 0.5
+        assert sum(each.partition_id != hot for each in result.files) == max(0, len(points))
+        check_files(table, tmp_path / "instance")
+
+    def test_of_sorted_rows_writes_one_file_a_leaf(self, spark, instance, small_tasks):
+        """
+        Given a DataFrame in key order, each of whose partitions has rows of few leaves, when it is
+        imported, then no leaf counts as one that has most rows: each is one file.
+        """
+        table = table_of(instance, points=range(20_000, ROWS, 20_000))
+
+        result = table.bulk_import(spark.range(0, ROWS, 1, 4).selectExpr("id", "id AS n"))
+
+        assert result.rows_written == ROWS
+        assert len(result.files) == 16
+
+    @pytest.mark.every_spark
+    def test_is_refused_by_each_of_its_tasks(self, spark, instance, tmp_path, small_tasks):
+        """Given parts of leaves and one null key, then nothing is written, and the null counted."""
+        rows = spark.range(0, ROWS, 1, 2).selectExpr(
+            "if(id = 7, null, if(id % 10 = 0, id, 60000 + id % 20000)) AS id", "id AS n"
+        )
+        table = table_of(instance, points=range(20_000, ROWS, 20_000))
+
+        with pytest.raises(NullKeys, match="1 of 320,000 rows"):
+            table.bulk_import(rows)
+
+        folder = tmp_path / "instance" / table.table_id / "data"
+        assert [*folder.rglob("*.parquet")] == []
 
 
 class TestShuffleKeys:

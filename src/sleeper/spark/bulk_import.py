@@ -37,7 +37,13 @@ from sleeper.spark.block_shuffle.map_tasks import (
     set_aside_folder,
     task_rows,
 )
-from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves, RangeBuckets, pack_ranges
+from sleeper.spark.block_shuffle.packed_buckets import (
+    NOT_DIVIDED,
+    BucketLeaves,
+    BucketParts,
+    RangeBuckets,
+    pack_ranges,
+)
 from sleeper.spark.block_shuffle.reduce_tasks import (
     ReduceSettings,
     WrittenBucket,
@@ -46,6 +52,7 @@ from sleeper.spark.block_shuffle.reduce_tasks import (
 )
 from sleeper.spark.block_shuffle.shuffle import (
     BLOCK_COLUMNS,
+    EqualTasks,
     MapTaskReport,
     hashed_keys,
     one_task_a_row,
@@ -72,6 +79,8 @@ _TASKS_PER_CORE = 3
 _TASKS_IN_CLOSURE = 1000  # which takes 200 kB; of more, each task gets its own part alone
 _CHECKS_AT_ONCE = 64
 _SPLIT_BYTES_MIN = 256 << 20
+_JOINED_BYTES = 8 << 20  # of the shuffle: a task of less costs more for itself than for its rows
+_PLACES_MAX = 2000  # beyond, map tasks report the average size of their places
 _FRAME_EXPANSION = 3  # of rows, as a multiple of what Spark estimates
 _ROW_GROWTH = 20  # of rows, as a multiple of the least that they can have
 _TEXT_BYTES = 8  # of a value without a fixed width, at least
@@ -244,9 +253,7 @@ def import_frame(
     )
     if plan.map_tasks < size.partitions:
         fitting = fitting.coalesce(plan.map_tasks)
-    # Where keys are not known, Spark splits buckets that turn out to be far larger than planned.
-    split_bytes = max(_SPLIT_BYTES_MIN, 2 * plan.bucket_bytes) if samples is None else None
-    run = _Run(spark, target, plan, buckets, split_bytes=split_bytes)
+    run = _Run(spark, target, plan, buckets, is_sampled=samples is not None)
     with set_aside_folder(set_aside, target.new_id) as aside:
         settings = run.map_settings(aside, ignore_extra_columns=ignore_extra_columns)
         blocks = fitting.mapInArrow(encode_errors(cut_rows(settings, name)), BLOCK_COLUMNS)
@@ -288,6 +295,27 @@ def known_frame(
     )
 
 
+def equal_tasks(plan: ImportPlan, buckets: int) -> tuple[BucketParts, EqualTasks]:
+    """Return how tasks get equal shares of a DataFrame whose keys were not sampled.
+
+    A bucket may have as many parts as tasks are wanted, so that one task never needs to write more
+    than its share. There are fewer where Spark would know the sizes of all places only on average.
+    With two levels of shuffle, and many buckets, Spark splits buckets by map tasks alone.
+    """
+    count = 1 if plan.levels > 1 else max(1, min(plan.buckets, (_PLACES_MAX - 1) // buckets))
+    parts = BucketParts(
+        count=count, buckets=buckets, tasks=plan.buckets, task_bytes=plan.bucket_bytes
+    )
+    split_bytes = max(_SPLIT_BYTES_MIN, 2 * plan.bucket_bytes)
+    if count == 1:
+        return parts, EqualTasks(split_bytes=split_bytes)
+    return parts, EqualTasks(
+        split_bytes=split_bytes,
+        tasks=plan.buckets,
+        joined_bytes=min(plan.bucket_bytes // 4, _JOINED_BYTES),
+    )
+
+
 class _Run:
     """One import by Spark: its levels of shuffle, and what they brought.
 
@@ -302,15 +330,19 @@ class _Run:
         plan: ImportPlan,
         buckets: Buckets,
         *,
-        split_bytes: int | None = None,
+        is_sampled: bool = True,
     ) -> None:
         self._spark, self._target, self._plan = spark, target, plan
-        self._split_bytes = split_bytes
         self._leaves = BucketLeaves.of(buckets)
         self._count = len(buckets)
-        hashed = split_bytes is not None
+        self._parts, self._equal = NOT_DIVIDED, None
+        if not is_sampled:
+            self._parts, self._equal = equal_tasks(plan, self._count)
+        self._place_count = self._count * self._parts.count + 1
         self._places = (
-            hashed_keys(self._count + 1) if hashed else shuffle_keys_for(spark, self._count + 1)
+            shuffle_keys_for(spark, self._place_count)
+            if self._equal is None
+            else hashed_keys(self._place_count)
         )
         first_key = to_arrow(target.schema).field(target.schema.row_key_names[0]).type
         self._ranges = pack_ranges(buckets, first_key)
@@ -337,6 +369,7 @@ class _Run:
             else shuffle_keys_for(self._spark, self._outer_count + 1),
             slots=1 if outer is None else self._plan.slots,
             is_outer=outer is not None,
+            parts=self._parts,
             memory_bytes=min(target.memory_bytes, self._plan.piece_memory_bytes),
             new_id=target.new_id,
             ignore_extra_columns=ignore_extra_columns,
@@ -369,6 +402,8 @@ class _Run:
             files=target.files,
             schema=target.schema,
             leaves=self._leaves,
+            notes_bucket=self._count,
+            ranges=self._ranges if self._parts.count > 1 else None,
             write=target.write,
             processing=target.processing,
             memory_bytes=target.memory_bytes,
@@ -380,12 +415,12 @@ class _Run:
         written: list[WrittenBucket] = []
         with watch:
             results = through_shuffle(
-                blocks, self._count + 1, write_buckets(write), split_bytes=self._split_bytes
+                blocks, self._place_count, write_buckets(write), equal=self._equal
             )
-            for bucket, result in sorted(results, key=itemgetter(0)):
+            for _, result in sorted(results, key=itemgetter(0)):
                 if isinstance(result, WrittenBucket):
                     written.append(result)
-                elif bucket == self._count:
+                else:
                     notes += result
         return _checked(notes, written, target, aside, map_tasks)
 

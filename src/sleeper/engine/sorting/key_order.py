@@ -63,6 +63,16 @@ class OrderedRows:
         for start in range(0, self.row_count, step):
             yield from self._chunks_between(start, min(start + step, self.row_count), size_bytes)
 
+    @_doors
+    def keys(self, name: str) -> pa.Table:
+        """Return the values of one key, in order."""
+        import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
+        values = self._frame.select(name)[self._index]
+        column = values.to_arrow(compat_level=pl.CompatLevel.oldest()).column(0)
+        field = self._schema.field(name)
+        return pa.Table.from_arrays([column.cast(field.type)], schema=pa.schema([field]))
+
     def take(self, start: int, stop: int) -> pa.Table:
         """Return rows `start` to `stop` of the order, in the schema they came with."""
         return self._with_others(self._taken(start, stop), start, stop)

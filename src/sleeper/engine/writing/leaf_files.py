@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 from sleeper.engine.memory_limit import shortages_as_errors
 from sleeper.engine.processing.aggregations import as_counts
 from sleeper.engine.processing.process import process
+from sleeper.engine.sorting.key_order import Groups
 from sleeper.engine.sorting.sort import SortSettings, sort_into_groups
 from sleeper.engine.writing.data_file import DataFileWriter
 from sleeper.engine.writing.write_settings import WriteSettings
@@ -69,22 +72,61 @@ def sorted_groups(
 
     Raises: as `sort_into_groups` and `process`.
     """
-    by_group = sort_into_groups(
-        batches,
-        arrow_schema,
-        key_names=schema.key_names,
-        bounds=[group.values.min for group in groups[1:]],
-        settings=settings,
+    bounds = [group.values.min for group in groups[1:]]
+    by_range = sorted_ranges(
+        batches, bounds, schema, arrow_schema, processing, settings, now_ms=now_ms
     )
-    with closing(by_group):
-        for place, chunks in by_group:
+    with closing(by_range):
+        for place, chunks in by_range:
+            yield groups[place], chunks
+
+
+def sorted_ranges(
+    batches: Iterable[pa.Table | pa.RecordBatch],
+    bounds: Sequence[Any],
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    processing: Processing,
+    settings: SortSettings,
+    *,
+    now_ms: int,
+) -> Generator[tuple[int, Iterator[pa.Table]], None, None]:
+    """Yield ranges of the first row key with their rows in key order, as `sorted_groups` does.
+
+    Args: as `sorted_groups`; `bounds` are those between ranges, ascending, and each belongs to the
+        range above it. A range is yielded by its number.
+    """
+    by_range = sort_into_groups(
+        batches, arrow_schema, key_names=schema.key_names, bounds=bounds, settings=settings
+    )
+    with closing(by_range):
+        for place, chunks in by_range:
             if processing.is_identity:
-                yield groups[place], chunks
+                yield place, chunks
                 continue
             rows = (batch for chunk in chunks for batch in chunk.to_batches())
             fresh = as_counts(rows, processing)
             kept = process(fresh, processing, schema, now_ms=now_ms)
-            yield groups[place], (pa.Table.from_batches([batch], arrow_schema) for batch in kept)
+            yield place, (pa.Table.from_batches([batch], arrow_schema) for batch in kept)
+
+
+def ranges_by_leaf_group(
+    ranges: Iterable[pa.Table],
+    groups: Sequence[LeafGroup],
+    schema: Schema,
+    arrow_schema: pa.Schema,
+) -> Iterator[SortedGroup]:
+    """Yield groups of leaves with their rows, of rows in key order that are all inside of them.
+
+    A group's rows must be used before the next group is requested.
+    """
+    first_key = schema.row_key_names[0]
+    inside = Groups(
+        [group.values.min for group in groups[1:]], first_key, arrow_schema.field(first_key).type
+    )
+    parts = (part for rows in ranges for part in inside.parts(rows))
+    for place, same in groupby(parts, key=itemgetter(0)):
+        yield groups[place], (rows for _, rows in same)
 
 
 class LeafFiles:

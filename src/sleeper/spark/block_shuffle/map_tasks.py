@@ -25,7 +25,7 @@ from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import InputStore
 from sleeper.spark.block_shuffle.blocks import BlockCutter
-from sleeper.spark.block_shuffle.packed_buckets import RangeBuckets
+from sleeper.spark.block_shuffle.packed_buckets import NOT_DIVIDED, BucketParts, RangeBuckets
 from sleeper.spark.block_shuffle.shuffle import (
     Batches,
     BlockBatches,
@@ -144,6 +144,7 @@ class MapSettings:
             several tasks, their places follow each other.
         slots: Tasks of each bucket, of which a map task uses one.
         is_outer: Whether this is the first of two levels of shuffle.
+        parts: How buckets with far more rows than others are sent.
         memory_bytes: What sorting a piece may need.
         ignore_extra_columns: Leave out columns that the table does not have.
         new_id: Fresh random ids, different in every attempt of a task.
@@ -158,6 +159,7 @@ class MapSettings:
     new_id: NewId
     slots: int = 1
     is_outer: bool = False
+    parts: BucketParts = NOT_DIVIDED
     ignore_extra_columns: bool = False
     set_aside: Path | None = None
 
@@ -260,8 +262,9 @@ def cut_blocks(
         out = BlockBatches(places)
         yield from out.with_blocks(cutter.recut(arrived.blocks()))
         yield from out.rest()
-        for note in arrived.notes or ():
-            yield from out.with_note(note)
+        for notes in arrived.notes.values():
+            for note in notes:
+                yield from out.with_note(note)
 
     return run
 
@@ -290,10 +293,17 @@ def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: 
     """Yield the blocks of some sources, then a note of what was read."""
     arrow_schema = to_arrow(settings.schema)
     cutter = BlockCutter(
-        settings.schema, arrow_schema, settings.buckets, memory_bytes=settings.memory_bytes
+        settings.schema,
+        arrow_schema,
+        settings.buckets,
+        memory_bytes=settings.memory_bytes,
+        parts=settings.parts,
+        number=number,
     )
     # Of two levels, the second one sends refusals on.
-    out = BlockBatches(settings.places, refusals_to_all=not settings.is_outer)
+    out = BlockBatches(
+        settings.places, refusals_to_all=not settings.is_outer, parts=settings.parts.count
+    )
     taken = _MapTaskInput(settings, number)
     try:
         blocks = cutter.blocks(taken.rows(sources))

@@ -37,6 +37,13 @@ class RangeBuckets:
         bucket: int = self.buckets[place].as_py()
         return None if bucket == _SHARED else bucket
 
+    def leaves(self, place: int, of_buckets: BucketLeaves) -> Sequence[Partition]:
+        """Return leaves that have all rows of a range, in tree order."""
+        bucket = self.bucket(place)
+        if bucket is not None:
+            return of_buckets.of_bucket(bucket)
+        return [leaf for leaf, _ in self.leaf_buckets(place)]
+
     def leaf_buckets(self, place: int) -> Sequence[tuple[Partition, int]]:
         """Return the leaves of a range that they share, each with its bucket."""
         leaves: Sequence[tuple[Partition, int]] = pickle.loads(self.shared[place])  # noqa: S301 - our own
@@ -58,6 +65,31 @@ def pack_ranges(buckets: Buckets, first_key: pa.DataType) -> RangeBuckets:
         if not isinstance(each, int)
     }
     return RangeBuckets(pa.array(buckets.bounds, first_key), pa.array(numbers, pa.int32()), shared)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketParts:
+    """How buckets with far more rows than others are sent, where keys were not sampled.
+
+    A bucket has a number of parts, which are places of the shuffle one after the other. A map task
+    that sees that a bucket has too much divides the sorted rows that it has of it, so that each
+    part gets about a range of keys; other buckets it sends to one part. Spark joins small
+    neighbours to tasks of equal size.
+
+    Attributes:
+        count: Parts of each bucket; 1 if none is divided.
+        buckets: All buckets.
+        tasks: Tasks that are to write, each an equal share of the rows.
+        task_bytes: Bytes that the plan expects of a task.
+    """
+
+    count: int = 1
+    buckets: int = 1
+    tasks: int = 1
+    task_bytes: int = 0
+
+
+NOT_DIVIDED = BucketParts()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,56 +56,61 @@ class BlockBatches:
     """Gathers blocks into batches for Spark, while they are made.
 
     Args:
-        places: The place of each bucket, and last that of the notes.
+        places: The place of each bucket, or of each of its parts, and last that of the notes.
         refusals_to_all: Whether a refusal goes to every place, so that none of their tasks writes.
+        parts: Parts of each bucket.
     """
 
-    def __init__(self, places: Sequence[int], *, refusals_to_all: bool = True) -> None:
+    def __init__(
+        self, places: Sequence[int], *, refusals_to_all: bool = True, parts: int = 1
+    ) -> None:
         self._places = places
+        self._parts = parts
         self._refusals_to_all = refusals_to_all
-        self._buckets: list[int] = []
+        self._numbers: list[int] = []
         self._blocks: list[pa.Buffer | None] = []
         self._notes: list[bytes | None] = []
         self._size_bytes = 0
 
     def with_blocks(self, blocks: Iterable[tuple[int, pa.Buffer]]) -> Batches:
-        """Yield batches of blocks, about 4 MiB at once."""
-        for bucket, block in blocks:
-            self._add(bucket, block, None)
+        """Yield batches of blocks, about 4 MiB at once, of (number of the place, block)."""
+        for number, block in blocks:
+            self._add(number, block, None)
             self._size_bytes += block.size
             if self._size_bytes >= _BATCH_BYTES:
                 yield self._batch()
 
     def rest(self) -> Batches:
         """Yield what is left."""
-        if self._buckets:
+        if self._numbers:
             yield self._batch()
 
     def with_note(self, note: MapTaskReport) -> Batches:
         """Yield what is left and a note, for the notes' place or, if it refuses, for all."""
         to_all = self._refusals_to_all and (note.refusal is not None or note.null_counts)
         first = 0 if to_all else len(self._places) - 1
-        for bucket in range(first, len(self._places)):
-            self._add(bucket, None, pickle.dumps(note))
+        for number in range(first, len(self._places)):
+            self._add(number, None, pickle.dumps(note))
         yield self._batch()
 
-    def _add(self, bucket: int, block: pa.Buffer | None, note: bytes | None) -> None:
-        self._buckets.append(bucket)
+    def _add(self, number: int, block: pa.Buffer | None, note: bytes | None) -> None:
+        self._numbers.append(number)
         self._blocks.append(block)
         self._notes.append(note)
 
     def _batch(self) -> pa.RecordBatch:
-        places = [self._places[bucket] for bucket in self._buckets]
+        places = [self._places[number] for number in self._numbers]
+        buckets = [number // self._parts for number in self._numbers]
         batch = pa.RecordBatch.from_arrays(
             [
                 pa.array(places, pa.int32()),
-                pa.array(self._buckets, pa.int32()),
+                pa.array(buckets, pa.int32()),
                 _binary(self._blocks),
                 pa.array(self._notes, pa.binary()),
             ],
             names=["place", "bucket", "block", "note"],
         )
-        self._buckets, self._blocks, self._notes, self._size_bytes = [], [], [], 0
+        self._numbers, self._blocks, self._notes, self._size_bytes = [], [], [], 0
         return batch
 
 
@@ -114,26 +119,27 @@ class ShuffledBlocks:
     """The rows that Spark brings to one task.
 
     Attributes:
-        bucket: Their bucket; None while nothing has come.
-        notes: Notes that came with them.
+        several: Whether Spark may join neighbouring buckets to one task.
+        buckets: The buckets of what has come.
+        notes: Notes that came with them, by the bucket that they came with.
     """
 
     batches: Iterator[pa.RecordBatch]
-    bucket: int | None = None
-    notes: list[MapTaskReport] | None = None
+    several: bool = False
+    buckets: set[int] = field(default_factory=set)
+    notes: dict[int, list[MapTaskReport]] = field(default_factory=dict)
 
     def blocks(self) -> Iterator[pa.Buffer]:
         """Yield every block, pointing into Spark's batch; keep notes for later."""
-        self.notes = []
         for batch in self.batches:
-            buckets = {*batch.column(1).to_pylist()}
-            assert self.bucket is None or buckets <= {self.bucket}, "two buckets came to one task"
-            assert len(buckets) <= 1, f"buckets {sorted(buckets)} came to one task"
-            self.bucket = next(iter(buckets), self.bucket)
-            self.notes += [
-                pickle.loads(note)  # noqa: S301 - written by our own task
-                for note in batch.column(3).drop_null().to_pylist()
-            ]
+            buckets, notes = batch.column(1).to_pylist(), batch.column(3)
+            self.buckets |= {*buckets}
+            assert self.several or len(self.buckets) <= 1, f"{self.buckets} came to one task"
+            if notes.null_count < len(notes):
+                for bucket, note in zip(buckets, notes.to_pylist(), strict=True):
+                    if note is not None:
+                        report = pickle.loads(note)  # noqa: S301 - written by our own task
+                        self.notes.setdefault(bucket, []).append(report)
             yield from _buffers(batch.column(2))
 
 
@@ -196,38 +202,65 @@ def repartition_by_key(blocks: DataFrame, count: int) -> DataFrame:
     return blocks.repartition(count, "place")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualTasks:
+    """How Spark makes tasks of equal size when it knows what the shuffle has: by its AQE.
+
+    Attributes:
+        split_bytes: Share a place out to several tasks if it turns out to have more bytes, as the
+            shuffle compresses them: each gets the blocks of some map tasks.
+        tasks: Join neighbouring places to about so many tasks; None for one task a place.
+        joined_bytes: Join them up to so many bytes in any case.
+    """
+
+    split_bytes: int
+    tasks: int | None = None
+    joined_bytes: int = 1 << 20
+
+    def settings(self) -> dict[str, str]:
+        """Return the session's settings for it."""
+        adaptive = "spark.sql.adaptive"
+        joining = f"{adaptive}.coalescePartitions"
+        found = {
+            f"{adaptive}.enabled": "true",
+            f"{joining}.enabled": str(self.tasks is not None).lower(),
+            f"{adaptive}.optimizeSkewsInRebalancePartitions.enabled": "true",
+            f"{adaptive}.advisoryPartitionSizeInBytes": f"{self.split_bytes}b",
+        }
+        if self.tasks is not None:
+            found |= {
+                f"{joining}.minPartitionNum": str(self.tasks),
+                f"{joining}.minPartitionSize": f"{self.joined_bytes}b",
+            }
+        return found
+
+
 def through_shuffle(
     blocks: DataFrame,
     count: int,
     write: Callable[[Batches], Batches],
     *,
-    split_bytes: int | None = None,
+    equal: EqualTasks | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Run the job, and yield each task's result with its bucket.
 
     Args:
         blocks: What map tasks send.
-        count: Buckets, and one for notes.
-        write: What the task of a bucket does.
-        split_bytes: Share a bucket out to several tasks if it turns out to have more bytes, as the
-            shuffle compresses them: each gets the blocks of some map tasks. The blocks are at
-            `hashed_keys` then. None for one task a bucket.
+        count: Places of buckets or of their parts, and one for notes.
+        write: What the task of a place does.
+        equal: Have Spark make tasks of equal size. The blocks are at `hashed_keys` then. None for
+            one task a place.
 
     Raises:
         SleeperError: what made a task fail for good.
     """
     spark = blocks.sparkSession
     settings = _small_batches(spark)
-    if split_bytes is None:
+    if equal is None:
         shuffled = repartition_by_key(blocks, count)
     else:
         shuffled = blocks.hint("rebalance", count, "place")
-        settings |= {
-            "spark.sql.adaptive.enabled": "true",
-            "spark.sql.adaptive.coalescePartitions.enabled": "false",  # one bucket a task
-            "spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled": "true",
-            "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{split_bytes}b",
-        }
+        settings |= equal.settings()
     with session_settings(spark, settings), reraise_worker_errors():
         results = shuffled.mapInArrow(encode_errors(write), RESULT_COLUMNS).collect()
     for row in results:

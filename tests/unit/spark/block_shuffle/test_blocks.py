@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_right
-from itertools import count
+from dataclasses import replace
+from itertools import chain, count
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from sleeper.model.partitions import (
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
 from sleeper.spark.block_shuffle.blocks import BlockCutter, read_block
-from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves, pack_ranges
+from sleeper.spark.block_shuffle.packed_buckets import BucketLeaves, BucketParts, pack_ranges
 from sleeper.state.plans.bulk_imports import joined_buckets, plan_even_buckets
 
 SCHEMA = Schema(
@@ -132,6 +133,67 @@ def test_two_levels_bring_rows_to_the_same_buckets_as_one(each):
         by_two[bucket] = by_two.get(bucket, 0) + table.num_rows
     assert by_two == by_one
     assert {bucket for bucket, _ in blocks} == {bucket // each for bucket in by_one}
+
+
+def halves(tables, parts, number=0):
+    """Return the numbers of the parts, and the keys, of what a task of six leaves sends."""
+    numbers = count()
+    points = [10, 20, 30, 40, 50]
+    tree = tree_from_split_points(SCHEMA, points, new_id=lambda: f"p{next(numbers)}")
+    buckets = plan_even_buckets(tree.leaves(), 6)
+    cutter = BlockCutter(SCHEMA, ARROW, packed(buckets), memory_bytes=1, parts=parts, number=number)
+    sent: dict[int, list[int]] = {}
+    for place, block in cutter.blocks(tables):
+        keys = read_block(block, ARROW)["id"].to_pylist()
+        assert keys == sorted(keys)
+        sent.setdefault(place, []).extend(keys)
+    return sent
+
+
+PARTS = BucketParts(count=4, buckets=6, tasks=6, task_bytes=1 << 30)
+
+
+class TestParts:
+    """Buckets that turn out to have far more rows than others, where keys were not sampled."""
+
+    def test_are_ranges_of_keys_where_a_piece_has_rows_of_most_buckets(self):
+        """
+        Given a piece with two thirds of its rows in one of six leaves, then these go to all four
+        parts of its bucket, in key order and as many to each, and others to the first of theirs.
+        """
+        piece = rows([(20 + n % 10, "a") for n in range(40)] + [(n * 3, "b") for n in range(20)])
+
+        sent = halves([piece], PARTS)
+
+        hot = {place: keys for place, keys in sent.items() if 8 <= place < 12}
+        assert [*hot] == [8, 9, 10, 11]
+        assert {len(keys) for keys in hot.values()} <= {10, 11, 12}
+        together = [*chain.from_iterable(hot[place] for place in sorted(hot))]
+        assert together == sorted(together)
+        assert {place for place in sent if place not in hot} == {0, 4, 12, 16, 20}
+
+    def test_are_not_used_for_sorted_rows(self):
+        """Given rows in key order, one leaf a piece, then a bucket goes to one part of the task."""
+        pieces = [rows([(n + k, "a") for k in range(10)]) for n in range(0, 60, 10)]
+
+        assert {*halves(pieces, PARTS)} == {0, 4, 8, 12, 16, 20}
+        assert {*halves(pieces, PARTS, number=3)} == {3, 7, 11, 15, 19, 23}
+
+    def test_are_used_from_the_second_piece_on_where_keys_come_again(self):
+        """Given pieces of one leaf alone, whose keys are around the last ones, then it is divided."""
+        piece = rows([(20 + n % 10, "a") for n in range(40)])
+
+        assert {*halves([piece], PARTS)} == {8}
+        assert {*halves([piece, piece], PARTS)} == {8, 9, 10, 11}
+
+    def test_are_used_once_a_task_has_sent_more_than_a_task_should_write(self):
+        """Given sorted pieces of one leaf, and small tasks, then the later pieces are divided."""
+        pieces = [rows([(n, f"{k:02}") for k in range(40)]) for n in range(20, 30)]
+
+        sent = halves(pieces, replace(PARTS, task_bytes=2_000))
+
+        assert {*sent} == {8, 9, 10, 11}
+        assert sorted(chain.from_iterable(sent.values())) == sorted([*range(20, 30)] * 40)
 
 
 def test_a_task_unpacks_the_leaves_of_its_own_bucket():
