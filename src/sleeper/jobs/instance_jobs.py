@@ -37,6 +37,7 @@ class InstanceJobs(JobsHandle):
     job = reports.job
     list = reports.list_jobs
     query = reports.query
+    query_rows = reports.query_rows
     queries = reports.queries
     file_of_query = reports.file_of_query
     tasks = reports.tasks

@@ -14,17 +14,20 @@ import logging
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.export import MANIFEST, ExportedFiles, delete_unfinished, read_manifest
 from sleeper.engine.writing.json_parts import json_parts
 from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
 from sleeper.errors import BadRequest, DataDamaged, JobInvalid, ResultsIncomplete, SleeperError
-from sleeper.lookup.parquet.file_end import range_reader, read_file_end
+from sleeper.lookup.parquet.file_end import FileOfRanges, range_reader, read_file_end
 from sleeper.model.formats.results import ResultsPublishing, results_batch
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.schema import Schema
@@ -41,6 +44,10 @@ _QUERY_KEY: Final = re.compile(
 _EXPORTS: Final = "bulk_export/"
 _NAMES_IN_EXPORTS: Final = 3  # the table's id, the export's, the file
 _NAMES: Final = uuid.UUID("6f0f3ed0-0f7e-4d53-9d0c-1b7a5a3c8e11")  # of the files of results
+
+_TRANSACTION: Final = b"sleeper.transaction"
+_ROWS_TOGETHER: Final = 10_000
+_NO_PARQUET: Final = (pa.ArrowException, OSError, ValueError)
 
 
 class JobResults:
@@ -102,10 +109,40 @@ class JobResults:
         try:
             return read_file_end(self._objects.size(key), read).footer.row_count
         except ValueError as damage:
-            raise DataDamaged(
-                f"the rows of query {query_id!r} cannot be read from {self._objects.url(key)}: "
-                f"{damage}. Delete the file, and submit the query again."
-            ) from damage
+            raise self._damaged(query_id, key, damage) from damage
+
+    def read_query(self, query_id: str, key: str) -> Rows:
+        """Return the rows that a query wrote to the file that `query_file` returned, as a stream.
+
+        Raises:
+            ObjectNotFound: it was deleted.
+            DataDamaged: it is no Parquet file.
+        """
+        read = range_reader(self._objects.read_ranges, key)
+        source = pa.PythonFile(FileOfRanges(read, self._objects.size(key)), mode="r")
+        try:
+            file = pq.ParquetFile(source, pre_buffer=False)
+        except _NO_PARQUET as damage:
+            raise self._damaged(query_id, key, damage) from damage
+        schema = file.schema_arrow
+        number = (schema.metadata or {}).get(_TRANSACTION, b"0")
+        plain = schema.remove_metadata()
+        return Rows(self._batches(query_id, key, file, plain), plain, int(number))
+
+    def _batches(
+        self, query_id: str, key: str, file: pq.ParquetFile, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in file.iter_batches(batch_size=_ROWS_TOGETHER):
+                yield batch.replace_schema_metadata(schema.metadata)
+        except _NO_PARQUET as damage:
+            raise self._damaged(query_id, key, damage) from damage
+
+    def _damaged(self, query_id: str, key: str, damage: Exception) -> DataDamaged:
+        return DataDamaged(
+            f"the rows of query {query_id!r} cannot be read from {self._objects.url(key)}: "
+            f"{str(damage).rstrip('.')}. Delete the file, and submit the query again."
+        )
 
     def url(self, key: str) -> str:
         """Return the URL of a file."""
@@ -127,7 +164,7 @@ class JobResults:
             DataDamaged: a file of the table is missing or damaged.
         """
         with rows, self._objects.open_output(_query_key(query_id, table_id)) as file:
-            return stream_parquet(rows, file, self._layout(publishing))
+            return stream_parquet(_with_transaction(rows), file, self._layout(publishing))
 
     def send_query(
         self, query_id: str, rows: Rows, schema: Schema, publishing: ResultsPublishing
@@ -243,6 +280,13 @@ class JobResults:
             (max(info.modified for info in infos), [info.key for info in infos])
             for infos in found.values()
         ]
+
+
+def _with_transaction(rows: Rows) -> Rows:
+    """Return rows whose file says which transaction they were read at."""
+    schema = rows.schema.with_metadata({_TRANSACTION: str(rows.transaction)})
+    batches = (batch.replace_schema_metadata(schema.metadata) for batch in rows)
+    return Rows(batches, schema, rows.transaction)
 
 
 def used_for_other_table(query_id: str) -> str:

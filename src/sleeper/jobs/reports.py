@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from sleeper.engine.rows import Rows
 from sleeper.errors import BadRequest, JobInvalid, JobNotFound, StorageFailed, TableNotFound
 from sleeper.jobs.arguments import (
     answer_kind,
@@ -171,6 +172,45 @@ def file_of_query(self: JobsHandle, query_id: str, table_id: str) -> str | None:
     if begun - {table_id}:
         raise JobInvalid((used_for_other_table(query_id),))
     return None
+
+
+def query_rows(self: JobsHandle, query_id: str, *, table: str | None = None) -> Rows:
+    """Return the rows that a query wrote to its file in the instance, as a stream.
+
+    Args:
+        query_id: The query.
+        table: Its table's name or id, where two tables have a query of this id.
+
+    Raises:
+        JobNotFound: nothing is known of it, or its rows are there no longer.
+        BadRequest: it has not completed, its rows went to a queue or nowhere, or two tables have a
+            query of this id, and `table` names none.
+        TableNotFound: there is no such table, nor was there a query of this id for it.
+        StorageFailed: the tracker or the rows cannot be reached.
+        DataDamaged: the file is damaged.
+
+    Source: rule QRY-10.
+    """
+    status = query(self, query_id, table=table)
+    if status.state is not QueryState.COMPLETED:
+        why = f" ({'; '.join(status.errors)})" if status.errors else ""
+        raise BadRequest(
+            f"query {query_id!r} is {status.state}{why}, and has no rows: they are there once it "
+            "is COMPLETED"
+        )
+    file = file_of_query(self, query_id, status.table_id)
+    if file is not None:
+        return self.results.read_query(query_id, file)
+    place = ", ".join(status.locations)
+    if place != self.results.query_location(query_id, status.table_id):
+        raise BadRequest(
+            f"rows of query {query_id!r} went to {place or 'nowhere'}, as it said itself, and not "
+            "to a file of the instance"
+        )
+    raise JobNotFound(
+        f"the rows of query {query_id!r} are there no longer: {place} was deleted, as results are "
+        "after some days. Submit the query again, under another id"
+    )
 
 
 def queries(

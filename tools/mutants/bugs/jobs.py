@@ -7,6 +7,8 @@ from ..bug import Bug
 STATUSES = ("tests/unit/model/jobs/test_statuses.py",)
 WINDOWS = ("tests/unit/model/jobs/test_time_windows.py",)
 QUERIES = ("tests/unit/model/jobs/test_query_statuses.py",)
+QUERIES_BY_REST = ("tests/stories/test_query_jobs_by_rest.py",)
+
 CSV_OF_BATCHES = ("tests/stories/test_csv_options.py", "-k", "TestJobs")
 
 BATCHES = ("tests/unit/workers/kinds/test_batcher.py",)
@@ -180,6 +182,22 @@ BUGS = (
         right="if failed[-1].rows_written else",
         wrong="if failed[-1].rows_written is not None else",
         tests=QUERIES,
+    ),
+    Bug(
+        name="rows-of-queries-without-transaction",
+        breaks="Rows of a query's file do not say which transaction they were read at.",
+        module="jobs/job_results.py",
+        right="_TRANSACTION: str(rows.transaction)",
+        wrong='_TRANSACTION: "0"',
+        tests=QUERIES_BY_REST,
+    ),
+    Bug(
+        name="results-of-queries-that-went-elsewhere",
+        breaks="Rows that went to no file are told to have been deleted.",
+        module="jobs/reports.py",
+        right="    if place != self.results.query_location(query_id, status.table_id):",
+        wrong="    if place == self.results.query_location(query_id, status.table_id):",
+        tests=QUERIES_BY_REST,
     ),
     Bug(
         name="batch-above-its-bytes",

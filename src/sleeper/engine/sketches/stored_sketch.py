@@ -10,7 +10,6 @@ It has offset and length of the sketch, the CRC-32 of both, and a magic.
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,7 +25,13 @@ from datasketches import PyLongsSerDe, PyObjectSerDe, quantiles_items_sketch
 from sleeper.columns.type_traits import ARROW_TRAITS
 from sleeper.engine.sketches.sketch import Distribution, Sketches, SystematicSample, value_of
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound, ObjectTooShort
-from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges, range_reader, read_file_end
+from sleeper.lookup.parquet.file_end import (
+    FileEnd,
+    FileOfRanges,
+    ReadRanges,
+    range_reader,
+    read_file_end,
+)
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.keys import key_type
@@ -433,46 +438,12 @@ def _of_rows(read: ReadRanges, size: int, schema: Schema, filename: str) -> Sket
     """Make the sketch of a file from its key columns, and check their pages."""
     builder = SketchBuilder(schema)
     try:
-        source = pa.PythonFile(_FileOfRanges(read, size), mode="r")
+        source = pa.PythonFile(FileOfRanges(read, size), mode="r")
         file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         builder.add(file.read(schema.row_key_names))
         return read_sketches(builder.to_bytes(), schema, filename)
     except (OSError, ValueError, KeyError) as error:
         raise DataDamaged(f"the row keys of {filename!r} cannot be read: {error}") from error
-
-
-class _FileOfRanges(io.RawIOBase):
-    """A file for pyarrow, of which ranges can be read."""
-
-    def __init__(self, read: ReadRanges, size: int) -> None:
-        super().__init__()
-        self._read, self._size, self._at = read, size, 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position of the next read."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position of the next read, and return it."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes."""
-        left = max(0, self._size - self._at)
-        length = left if size < 0 else min(size, left)
-        (data,) = self._read([(self._at, length)]) if length else (b"",)
-        self._at += length
-        return data
 
 
 def _in_file(end: FileEnd, read: ReadRanges) -> bytes | None:

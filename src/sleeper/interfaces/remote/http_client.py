@@ -84,15 +84,19 @@ class HttpClient:
         _raise_problem(answer)
         return _document(answer)
 
-    def open_rows(self, path: str, body: Any) -> httpx.Response:
+    def open_rows(self, path: str, body: Any = None, **params: Any) -> httpx.Response:
         """Return the answer that has rows as an Arrow stream; its body is read later.
+
+        Without a body the rows are there, and the request is a GET.
 
         Raises:
             SleeperError: the server refused the request, or cannot be reached.
         """
         # The body is read as it comes, so no proxy may compress it.
         headers = {"Accept": _ARROW, "Accept-Encoding": "identity"}
-        request = self._client.build_request("POST", path, json=body, headers=headers)
+        method = "GET" if body is None else "POST"
+        given = {name: value for name, value in params.items() if value is not None}
+        request = self._client.build_request(method, path, json=body, params=given, headers=headers)
         with self._reached():
             answer = self._client.send(request, stream=True)
             if answer.is_error:

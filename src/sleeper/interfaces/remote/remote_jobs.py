@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Never
 from urllib.parse import quote
 
+from sleeper.engine.rows import Rows
 from sleeper.errors import BadRequest
 from sleeper.interfaces.remote.http_client import HttpClient, result_of
-from sleeper.interfaces.remote.remote_table import path_of_table
+from sleeper.interfaces.remote.remote_table import (
+    RemoteTable,
+    answered_rows,
+    path_of_table,
+    question,
+)
+from sleeper.jobs.arguments import answer_kind, checked_columns, id_text, member
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import DeadLetter, QueueDepth
+from sleeper.model.jobs.query_statuses import QueryState, QueryStatus
 from sleeper.model.jobs.statuses import JobStatus
 from sleeper.model.jobs.submitted_files import RetriedFiles, SubmittedFile
+from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest
 
 Paths = str | Sequence[str]
 
@@ -75,7 +84,7 @@ class RemoteJobs:
         self, job_id: str, *, kind: JobKind | str = JobKind.INGEST, table: str | None = None
     ) -> JobStatus:
         """Return the status of a job."""
-        path = f"/sleeper/jobs/{quote(job_id, safe='').replace('.', '%2E')}"
+        path = f"/sleeper/jobs/{_segment(id_text(job_id, 'job_id'))}"
         return result_of(JobStatus, self._client.get(path, kind=str(JobKind(kind)), table=table))
 
     def list(
@@ -100,6 +109,71 @@ class RemoteJobs:
             limit=1000,
         )
         return (result_of(JobStatus, each) for each in found["jobs"])
+
+    def wait(
+        self,
+        job_id: str,
+        *,
+        kind: JobKind | str = JobKind.INGEST,
+        table: str | None = None,
+        rest: Callable[[], bool],
+    ) -> JobStatus:
+        """Look at a job again and again until it has ended or `rest` returns False."""
+        while True:
+            status = self.job(job_id, kind=kind, table=table)
+            if status.is_over or not rest():
+                return status
+
+    def submit_query(
+        self,
+        table: str,
+        *,
+        key: object = NOT_GIVEN,
+        range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+        regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+        prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+        columns: Sequence[str] | None = None,
+        query_id: str | None = None,
+    ) -> str:
+        """Ask for rows, which a worker writes to a file; return the query's id."""
+        schema = RemoteTable(self._client, table).schema
+        body = question(schema, key=key, range=range, regions=regions, prefix=prefix)
+        body["query_id"] = query_id
+        if (wanted := checked_columns(columns)) is not None:
+            body["columns"] = [*wanted]
+        found = self._client.send("POST", f"{path_of_table(table)}/queries", body)
+        return str(found["query_id"])
+
+    def submit_export(self, table: str, export_id: str | None = None) -> str:
+        """Ask for a table to be written to Parquet files, and return the export's id."""
+        body = {"export_id": export_id}
+        found = self._client.send("POST", f"{path_of_table(table)}/exports", body)
+        return str(found["export_id"])
+
+    def query(
+        self, query_id: str, *, kind: JobKind | str = JobKind.QUERY, table: str | None = None
+    ) -> QueryStatus:
+        """Return the status of a query, or of an export."""
+        found = self._client.get(_path_of_query(query_id), kind=answer_kind(kind), table=table)
+        return result_of(QueryStatus, found)
+
+    def queries(
+        self,
+        *,
+        kind: JobKind | str = JobKind.QUERY,
+        table: str | None = None,
+        state: QueryState | str | None = None,
+    ) -> Iterator[QueryStatus]:
+        """Yield queries or exports, that of the newest event first; at most 1000."""
+        wanted = None if state is None else str(member(QueryState, state, "state"))
+        found = self._client.get(
+            "/sleeper/queries", kind=answer_kind(kind), table=table, state=wanted, limit=1000
+        )
+        return (result_of(QueryStatus, each) for each in found["queries"])
+
+    def query_rows(self, query_id: str, *, table: str | None = None) -> Rows:
+        """Return the rows that a query wrote to its file in the instance, as a stream."""
+        return answered_rows(self._client, f"{_path_of_query(query_id)}/rows", table=table)
 
     def queue_depths(self) -> Mapping[QueueName, QueueDepth]:
         """Return how many messages each queue has."""
@@ -134,6 +208,15 @@ class RemoteJobs:
                 "or bucket, as in sleeper.connect('/data/my-instance').jobs"
             )
         raise AttributeError(f"'RemoteJobs' has no attribute {name!r}")
+
+
+def _path_of_query(query_id: str) -> str:
+    return f"/sleeper/queries/{_segment(id_text(query_id, 'query_id'))}"
+
+
+def _segment(text: str) -> str:
+    """Return a text as a part of a path. Dots are escaped: `..` would be another path."""
+    return quote(text, safe="").replace(".", "%2E")
 
 
 def _list(files: Paths) -> list[str]:

@@ -176,17 +176,22 @@ _END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def answered_rows(
-    client: HttpClient, path: str, body: Any, counter: Callable[[int], int] | None = None
+    client: HttpClient,
+    path: str,
+    body: Any = None,
+    counter: Callable[[int], int] | None = None,
+    **params: Any,
 ) -> Rows:
     """Ask for rows, and return them: a stream, or in memory if the server has them there.
 
     Args:
         client: The server.
         path: Where rows are asked for.
-        body: What is asked for, as JSON values.
+        body: What is asked for, as JSON values; None for rows that are there.
         counter: Returns the number of the rows, of a transaction, without reading them.
+        params: Of the query string; those that are None are left out.
     """
-    answer = client.open_rows(path, body)
+    answer = client.open_rows(path, body, **params)
     try:
         transaction = int(answer.headers["Sleeper-Transaction"])
         batches = _Batches(client.url, answer)

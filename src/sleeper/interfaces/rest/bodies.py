@@ -229,6 +229,36 @@ class IngestJobBody(SubmittedFilesBody):
     kind: Literal["ingest", "bulk-import"] = "ingest"
 
 
+class QueryJobBody(Body):
+    """Rows that a worker is to write to a file: by one of key, range and regions; else all."""
+
+    key: Annotated[Any, Field(description="As of a query.", examples=["N14228"])] = None
+    range: Annotated[
+        Any, Field(description="As of a query.", examples=[{"tailnum": ["N1", "N2"]}])
+    ] = None
+    regions: Annotated[list[Any] | None, Field(max_length=10_000, description="As of a query.")] = (
+        None
+    )
+    prefix: Annotated[
+        dict[str, Any] | None, Field(description="As of a query.", examples=[{"tailnum": "N1"}])
+    ] = None
+    columns: Annotated[
+        list[str] | None,
+        Field(description="The value fields to return, beside the keys; all without it."),
+    ] = None
+    query_id: Annotated[
+        str | None, Field(description="Names the query and its file; else one is made.")
+    ] = None
+
+
+class ExportJobBody(Body):
+    """A table that a worker is to write to files."""
+
+    export_id: Annotated[
+        str | None, Field(description="Names the export and its folder; else one is made.")
+    ] = None
+
+
 class MessagesBody(Body):
     """Messages of a queue."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -149,3 +150,37 @@ def _index_start(footer: Footer, footer_start: int) -> int:
         if place is not None
     ]
     return min(places, default=footer_start)
+
+
+class FileOfRanges(io.RawIOBase):
+    """A file for pyarrow, of which ranges can be read."""
+
+    def __init__(self, read: ReadRanges, size: int) -> None:
+        super().__init__()
+        self._read, self._size, self._at = read, size, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position of the next read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Set the position of the next read, and return it."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes."""
+        left = max(0, self._size - self._at)
+        length = left if size < 0 else min(size, left)
+        (data,) = self._read([(self._at, length)]) if length else (b"",)
+        self._at += length
+        return data

@@ -387,8 +387,8 @@ class TestInstances:
             table.compact()
         with pytest.raises(BadRequest, match=r"no 'backup': open the instance itself"):
             remote[0].backup("x")
-        with pytest.raises(BadRequest, match=r"no 'submit_export': open the instance itself"):
-            remote[0].jobs.submit_export("t")
+        with pytest.raises(BadRequest, match=r"no 'send': open the instance itself"):
+            remote[0].jobs.send("ingest", "{}")
         for thing in (table, remote[0], remote[0].jobs):
             with pytest.raises(AttributeError, match="nothing"):
                 _ = thing.nothing

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from sleeper.errors import BadRequest
+from sleeper.interfaces.rest.answers import AnswerFormat, answer_format, rows_answer
 from sleeper.interfaces.rest.authorization import ADMIN, READ, WRITE, CheckedRoute
 from sleeper.interfaces.rest.bodies import (
+    ExportJobBody,
     IngestJobBody,
     MessagesBody,
+    QueryJobBody,
     RetriedJobsBody,
     SubmittedFilesBody,
 )
 from sleeper.interfaces.rest.json_values import json_answer
+from sleeper.interfaces.rest.routes.rows import ROWS_ANSWERS
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import ServedInstance, served_instance
+from sleeper.interfaces.rest.statements.questions import asked_of
 from sleeper.jobs.input_places import InputPlaces
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
 
 router = APIRouter(prefix="/sleeper", tags=["jobs"], route_class=CheckedRoute)
 
+AnswerKind = Literal[JobKind.QUERY, JobKind.EXPORT]
+TableOfQuery = Annotated[str | None, Query(description="Where two tables have a query of this id.")]
 LimitQuery = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 _BUCKETS = ("s3://", "s3a://")
 
@@ -103,6 +111,78 @@ def show_job(
 ) -> Response:
     """Show what became of a job."""
     return json_answer(served_instance(request).instance.jobs.job(job_id, kind=kind, table=table))
+
+
+@router.post(
+    "/tables/{table:segment}/queries",
+    status_code=202,
+    dependencies=[WRITE],
+    responses=answers({"query_id": "flights-of-N14228"}, 202),
+)
+def submit_query(table: str, body: QueryJobBody, request: Request) -> Response:
+    """Ask for rows by key, range or prefix, which a worker (`sleeper serve`) writes to a file."""
+    served = served_instance(request)
+    asked = asked_of(served.table(table).schema, body)
+    jobs = served.instance.jobs
+    query_id = jobs.submit_query(table, **asked, columns=body.columns, query_id=body.query_id)
+    return json_answer({"query_id": query_id}, 202)
+
+
+@router.post(
+    "/tables/{table:segment}/exports",
+    status_code=202,
+    dependencies=[WRITE],
+    responses=answers({"export_id": "flights-2013"}, 202),
+)
+def submit_export(table: str, body: ExportJobBody, request: Request) -> Response:
+    """Ask for a table to be written to Parquet files by a worker (`sleeper serve`)."""
+    jobs = served_instance(request).instance.jobs
+    return json_answer({"export_id": jobs.submit_export(table, body.export_id)}, 202)
+
+
+@router.get("/queries", dependencies=[READ])
+def list_queries(
+    request: Request,
+    *,
+    kind: AnswerKind = JobKind.QUERY,
+    table: Annotated[str | None, Query(description="Those of this table alone.")] = None,
+    state: QueryState | None = None,
+    limit: LimitQuery = 100,
+) -> Response:
+    """List queries that workers run, or exports, that of the newest event first."""
+    jobs = served_instance(request).instance.jobs
+    found = jobs.queries(kind=kind, table=table, state=state)
+    return json_answer({"queries": [*islice(found, limit)]})
+
+
+@router.get("/queries/{query_id:segment}", dependencies=[READ])
+def show_query(
+    query_id: str,
+    request: Request,
+    *,
+    kind: AnswerKind = JobKind.QUERY,
+    table: TableOfQuery = None,
+) -> Response:
+    """Show what became of a query, or of an export."""
+    jobs = served_instance(request).instance.jobs
+    return json_answer(jobs.query(query_id, kind=kind, table=table))
+
+
+@router.get("/queries/{query_id:segment}/rows", dependencies=[READ], responses=ROWS_ANSWERS)
+def rows_of_query(
+    query_id: str,
+    request: Request,
+    *,
+    table: TableOfQuery = None,
+    form: Annotated[
+        AnswerFormat | None, Query(alias="format", description="Overrides the header `Accept`.")
+    ] = None,
+) -> Response:
+    """Read the rows that a worker wrote to the file of a query."""
+    served = served_instance(request)
+    wanted = answer_format(form, request.headers.get("accept"))
+    rows = served.instance.jobs.query_rows(query_id, table=table)
+    return rows_answer(rows, wanted, served.limits).response()
 
 
 @router.get("/queues", dependencies=[READ])

@@ -17,7 +17,15 @@ from pydantic import ValidationError
 from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.interfaces.rest.answers import TRANSACTION, Answer, answer_format, rows_answer
-from sleeper.interfaces.rest.bodies import Body, Deletion, Query, Question, RowsByKey, SqlBody
+from sleeper.interfaces.rest.bodies import (
+    Body,
+    Deletion,
+    Query,
+    QueryJobBody,
+    Question,
+    RowsByKey,
+    SqlBody,
+)
 from sleeper.interfaces.rest.json_values import (
     checked_sql,
     json_text,
@@ -44,7 +52,7 @@ def query(served: ServedInstance, *, table: str, body: Query, accept: str | None
     """Answer a query."""
     form = answer_format(body.format, accept)
     opened = served.table(table)
-    asked = _asked(opened.schema, body)
+    asked = asked_of(opened.schema, body)
     for name in ("columns", "limit", "max_age"):
         if name in body.model_fields_set:
             asked[name] = getattr(body, name)
@@ -54,14 +62,14 @@ def query(served: ServedInstance, *, table: str, body: Query, accept: str | None
 def count(served: ServedInstance, *, table: str, body: Question) -> Answer:
     """Count rows."""
     opened = served.table(table)
-    rows = opened.count(**_asked(opened.schema, body))
+    rows = opened.count(**asked_of(opened.schema, body))
     return Answer(media_type=_JSON, body=json_text({"rows": rows}))
 
 
 def delete(served: ServedInstance, *, table: str, body: Deletion) -> Answer:
     """Delete rows."""
     opened = served.table(table)
-    done = opened.delete(**_asked(opened.schema, body))
+    done = opened.delete(**asked_of(opened.schema, body))
     return Answer(media_type=_JSON, body=json_text(done))
 
 
@@ -132,7 +140,7 @@ def _plan(text: str) -> Answer:
     return Answer(media_type=_JSON, body=json_text({"plan": text}))
 
 
-def _asked(schema: Schema, body: RowsByKey) -> dict[str, Any]:
+def asked_of(schema: Schema, body: RowsByKey | QueryJobBody) -> dict[str, Any]:
     """Return the arguments for `Table.query`: those that the body has, null included.
 
     Raises:
