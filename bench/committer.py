@@ -81,7 +81,6 @@ def transactions(root: str, who: str, files: int) -> Iterator[AddFiles]:
                 partition_id=root,
                 row_count=1_000,
                 size_bytes=50_000,
-                schema_id=0,
                 first_key='["a"]',
                 last_key='["z"]',
             )

@@ -150,7 +150,6 @@ def packed_results(buckets: Any, schema: Any) -> Iterator[bytes]:
                     partition_id=leaf.partition_id,
                     row_count=1_000_000,
                     size_bytes=100_000_000,
-                    schema_id=0,
                     first_key=key_to_text((low,), schema),
                     last_key=key_to_text((low + 1,), schema),
                 )

@@ -6,7 +6,7 @@ Slow, small and obvious. A table is the list of its rows at each of its transact
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -135,6 +135,7 @@ class TableModel:
 
     Attributes:
         versions: Rows by transaction number.
+        kinds: Its kinds, by the transaction from which on its columns are so.
         readable_from: The first version whose files have not been deleted.
         replaced: Whether a compaction has left files that wait to be deleted.
     """
@@ -142,6 +143,7 @@ class TableModel:
     kind: Kind
     table_id: str
     versions: dict[int, list[Row]] = field(default_factory=lambda: {1: []})
+    kinds: dict[int, Kind] = field(default_factory=dict)
     number: int = 1
     readable_from: int = 1
     replaced: bool = False
@@ -158,6 +160,19 @@ class TableModel:
         now = self.rows if rows is None else rows
         self.number += 1
         self.versions[self.number] = now
+
+    def kind_at(self, number: int) -> Kind:
+        """The columns that a version has."""
+        before = [first for first in self.kinds if first <= number]
+        if before:
+            return self.kinds[max(before)]
+        return self.kinds.get(0, self.kind)
+
+    def alter(self, kind: Kind, change: Callable[[Row], Row]) -> None:
+        """Have other columns; each row becomes one of these."""
+        self.kinds.setdefault(0, self.kind)
+        self.advance([change(row) for row in self.rows])
+        self.kind = self.kinds[self.number] = kind
 
     def catch_up(self, number: int) -> None:
         """Transactions up to this one were committed, none of which changed a row."""
@@ -253,6 +268,45 @@ def questions(draw, kind: Kind, rows: list[Row]) -> Question:
         some = draw(st.lists(regions(kind), min_size=1, max_size=3))
         return Question({"regions": some}, lambda row: any(in_region(kind, r, row) for r in some))
     return Question({}, lambda row: True)
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A change of columns: what it is asked by, the kind that comes of it, and each row of it."""
+
+    asked: dict[str, Any]
+    kind: Kind
+    change: Callable[[Row], Row]
+
+
+@st.composite
+def alterations(draw, kind: Kind) -> Alteration:
+    """Add a column, which may have a default, or drop or rename one; names come back."""
+    known = [*kind.arrow_schema][kind.order_wide :]
+    free = [name for name in ("v", "d", "x", "y") if name not in kind.names]
+    ways = [*(["add"] if free else []), *(["drop", "rename"] if known and free else [])]
+    way = draw(st.sampled_from(ways))
+    if way == "add":
+        default = draw(st.none() | st.integers(0, 3))
+        column = pa.field(draw(st.sampled_from(free)), pa.int64(), default is None)
+        value = st.integers(0, 3)
+        wider = replace(
+            kind,
+            arrow_schema=kind.arrow_schema.append(column),
+            values=(*kind.values, null_or(value) if default is None else value),
+        )
+        asked = {"add": [column], "defaults": {} if default is None else {column.name: default}}
+        return Alteration(asked, wider, lambda row: (*row, default))
+    column = draw(st.sampled_from(known))
+    place = kind.names.index(column.name)
+    if way == "rename":
+        name = draw(st.sampled_from(free))
+        renamed = kind.arrow_schema.set(place, column.with_name(name))
+        asked = {"rename": {column.name: name}}
+        return Alteration(asked, replace(kind, arrow_schema=renamed), lambda row: row)
+    values = [each for n, each in enumerate(kind.values, kind.order_wide) if n != place]
+    fewer = replace(kind, arrow_schema=kind.arrow_schema.remove(place), values=(*values,))
+    return Alteration({"drop": [column.name]}, fewer, lambda row: (*row[:place], *row[place + 1 :]))
 
 
 def deletions(kind: Kind, rows: list[Row]) -> st.SearchStrategy[Question]:

@@ -35,11 +35,20 @@ from sleeper.errors import (
 )
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import split_partition
+from sleeper.model.queries import NOT_GIVEN, asked_regions
+from sleeper.model.ranges import whole_region
 from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles, ReferencePush, SplitFileReferences
 from sleeper.state.transactions.partitions import ExtendPartitionTree, SplitPartition
 from sleeper.storage.memory import MemoryObjects
-from tests.any_order.instance_model import KINDS, Kind, TableModel, deletions, questions
+from tests.any_order.instance_model import (
+    KINDS,
+    Kind,
+    TableModel,
+    alterations,
+    deletions,
+    questions,
+)
 from tests.any_order.whole_instance import (
     NOON,
     as_tuples,
@@ -72,7 +81,14 @@ PROCESSES = st.integers(0, 1)
 JOBS = st.none() | st.sampled_from(["job-1", "job-2", "job-3"])
 ORPHAN_AGE = timedelta(days=3)
 WAITS = [timedelta(minutes=1), timedelta(hours=2), timedelta(days=20)]
-BEGINNINGS = ("", "garbage", "deletion", "snapshot", "large leaf", *"jsmrd")
+BEGINNINGS = ("", "garbage", "deletion", "snapshot", "large leaf", *"jsmrda")
+
+
+def has_every_key(table, question):
+    """Whether a deletion asks for the whole key space, for which there is `reinitialise`."""
+    region = question.asked.get("range")
+    some = question.asked.get("regions", [] if region is None else [region])
+    return whole_region(table.schema) in asked_regions(table.schema, NOT_GIVEN, some)
 
 
 class AnyOrderOnAnInstance(RuleBasedStateMachine):
@@ -308,7 +324,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         self.check_ingested(result, model, rows, job_id, model.number)
 
     @precondition(lambda self: self.tables)
-    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssrrmmd"))
+    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssrrmmda"))
     def ingest_while(self, data, who, job_id, other):
         """While one process reads its input, the other commits: to the plan it made before."""
         name, model = self.choose(data)
@@ -320,23 +336,17 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
             self.split_leaf(data, theirs, model)  # so that there is something to merge
         planned = model.number
         old_leaves = {leaf.partition_id for leaf in theirs.state().leaf_partitions()}
+        changes = []
 
         def meanwhile():
-            if other == "j":
+            if other == "a":  # rows with the columns of before are committed all the same
+                changes.append(self.alter_columns(data, theirs, model))
+            elif other == "j":
                 more = self.as_input(data, model, rows, self.nothing)
                 result = theirs.ingest(more, job_id=job_id)
                 self.check_ingested(result, model, rows, job_id, planned)
-            elif other == "s":
-                self.split_leaf(data, theirs, model)
-            elif other == "m":
-                self.merge_small(theirs, model, 1000)
-            elif other == "d":
-                self.delete_some(data, theirs, model)
             else:
-                has_files = not theirs.state().has_no_files
-                points = sorted(model.kind.domains[0][1:3])
-                theirs.reinitialise(points)
-                model.reinitialise(has_files=has_files, new_tree=True)
+                self.change_meanwhile(data, theirs, model, other)
 
         given = self.as_input(data, model, rows, meanwhile)
         try:
@@ -348,10 +358,48 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
             assert old_leaves - leaves
             self.note("ingest refused")
             return
+        for change in changes:
+            rows = [*map(change, rows)]
         self.check_ingested(result, model, rows, job_id, planned)
         leaves = {leaf.partition_id for leaf in theirs.state().leaf_partitions()}
         if other != "m" or old_leaves - leaves:
             self.note(f"ingest while {other}")
+
+    def change_meanwhile(self, data, table, model, what):
+        if what == "s":
+            self.split_leaf(data, table, model)
+        elif what == "m":
+            self.merge_small(table, model, 1000)
+        elif what == "d":
+            self.delete_some(data, table, model)
+        else:
+            has_files = not table.state().has_no_files
+            table.reinitialise(sorted(model.kind.domains[0][1:3]))
+            model.reinitialise(has_files=has_files, new_tree=True)
+
+    # ------------------------------------------------------------ columns changed
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data(), who=PROCESSES)
+    def alter(self, data, who):
+        """Columns come, go and are renamed: rows of before show them, and old versions do not."""
+        name, model = self.choose_full(data)
+        self.alter_columns(data, self.handle(who, name), model)
+
+    def alter_columns(self, data, table, model):
+        """Change columns; return what becomes of a row."""
+        wanted = data.draw(alterations(model.kind), label="alteration")
+        table.refresh()
+        if table.state().format < 2:
+            with pytest.raises(BadRequest, match="table upgrade"):
+                table.alter(**wanted.asked)
+            return lambda row: row
+        done = table.alter(**wanted.asked)
+        model.alter(wanted.kind, wanted.change)
+        assert done.transaction == model.number
+        assert table.arrow_schema == model.kind.arrow_schema
+        self.note("alter")
+        return wanted.change
 
     # ------------------------------------------------------------ rows deleted
 
@@ -365,10 +413,14 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
     def delete_some(self, data, table, model):
         question = data.draw(deletions(model.kind, model.rows), label="deletion")
         if table.refresh() and table.state().format < 2:
-            with pytest.raises(BadRequest, match="table upgrade"):
+            with pytest.raises(BadRequest, match=r"table upgrade|has every key"):
                 table.delete(**question.asked)
             return
         has_files = not table.state().has_no_files
+        if has_every_key(table, question):
+            with pytest.raises(QueryInvalid, match="has every key"):
+                table.delete(**question.asked)
+            return
         done = table.delete(**question.asked)
         left = [row for row in model.rows if not question.wanted(row)]
         if done.transaction > model.number:
@@ -667,7 +719,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
             table.query(columns=["no such column"])
 
     def check_query(self, data, table, model, as_of):
-        kind = model.kind
+        kind = model.kind_at(as_of or model.number)
         version = model.versions[as_of or model.number]
         question = data.draw(questions(kind, version), label="question")
         columns = data.draw(
@@ -751,7 +803,7 @@ WANTED = (
     *("ingest", "ingest again", "ingest refused", "split on 0", "split on 1", "push down"),
     *("ingest while j", "ingest while s", "query with rows", "deleted version"),
     *("compact", "compact in part", "split by size", "merge", "ingest while m"),
-    *("collect garbage", "sweep", "delete rows"),
+    *("collect garbage", "sweep", "delete rows", "alter", "ingest while a"),
     *("query by key", "query by keys", "query by range", "query by regions", "query by nothing"),
 )
 

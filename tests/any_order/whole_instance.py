@@ -16,9 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sleeper.columns.default_values import default_value
+from sleeper.columns.type_traits import arrow_type
 from sleeper.instance.instance import Instance
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.partitions import PartitionTree
+from sleeper.model.schema_changes import with_ids
 from sleeper.ports.objects import Objects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.table import Table
@@ -162,12 +165,27 @@ def rows_in_files(
             if delete.applies_to(sequence)
             for region in delete.regions
         ]
+        shown = _shown(table, references[0].schema_id)
         rows += [
-            row
+            shown(row)
             for row, held in zip(here, places, strict=True)
             if held and not any(row[:keys_wide] in region for region in gone)
         ]
     return rows
+
+
+def _shown(table: Table, schema_id: int | None) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """What makes a row of a file, which has the columns of some schema, a row of the table."""
+    own = with_ids(table.state().schemas.get(schema_id or 1, table.schema))
+    places = {each.id: place for place, each in enumerate(own.fields)}
+    newest = with_ids(table.schema).fields
+    if [each.id for each in newest] == [*places]:
+        return lambda row: row
+    found = [
+        (places.get(each.id), default_value(each.default, arrow_type(each.type)).as_py())
+        for each in newest
+    ]
+    return lambda row: tuple(default if place is None else row[place] for place, default in found)
 
 
 def orphans(files: Objects, table: Table) -> set[str]:

@@ -495,6 +495,13 @@ KEY_ITEMS: Final = {
 }
 """What the arrays of keys of some Arrow types, by id, are viewed as to compare them as items."""
 
+NARROWER_BY_ID: Final = {
+    ARROW_TRAITS[wider].arrow.id: ARROW_TRAITS[kind]
+    for kind, row in TYPE_TRAITS.items()
+    if (wider := row.wider) is not None
+}
+"""The row of the type that a column may have had before it became that of an Arrow type, by id."""
+
 _KINDS = {row.arrow: row.kind for row in _ROWS}
 
 

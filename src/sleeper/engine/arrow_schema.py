@@ -14,9 +14,11 @@ from difflib import get_close_matches
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.columns.default_values import default_value
 from sleeper.columns.exact_cast import castable, exact_cast, is_list, plain_type
 from sleeper.columns.type_traits import arrow_type, fitting_kind, outside_limits
 from sleeper.errors import InputSchemaMismatch, SchemaInvalid
+from sleeper.lookup.columns import FieldInFiles
 from sleeper.model.schema import (
     Field,
     FieldType,
@@ -35,6 +37,35 @@ def to_arrow(schema: Schema) -> pa.Schema:
     return pa.schema(
         [pa.field(field.name, arrow_type(field.type), field.nullable) for field in schema.fields]
     )
+
+
+def stored_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema that a new data file is written with: fields have their ids."""
+    arrow_schema = to_arrow(schema)
+    if not schema.last_id:
+        return arrow_schema
+    return pa.schema(
+        [
+            of_arrow.with_metadata({_FIELD_ID: str(field.id)})
+            for field, of_arrow in zip(schema.fields, arrow_schema, strict=True)
+        ]
+    )
+
+
+_FIELD_ID = b"PARQUET:field_id"
+"""What pyarrow writes as the id of a column."""
+
+
+def fields_in_files(schema: Schema) -> dict[str, FieldInFiles] | None:
+    """Return how files have the fields of a table, by name; None if its columns never changed."""
+    if not schema.last_id:
+        return None
+    return {
+        field.name: FieldInFiles(
+            field.id or 0, field.first_name, default_value(field.default, arrow_type(field.type))
+        )
+        for field in schema.fields
+    }
 
 
 def shown_schema(schema: Schema, arrow_schema: pa.Schema) -> pa.Schema:
@@ -79,6 +110,24 @@ def from_arrow(
         ),
         columns=tuple(arrow.names),
     )
+
+
+def field_of_arrow(field: pa.Field) -> Field:
+    """Return a field of Arrow as one of a table.
+
+    Raises:
+        SchemaInvalid: it has a type that no field can have.
+    """
+    return Field(field.name, _field_type(field), field.nullable)
+
+
+def type_of_arrow(kind: pa.DataType, name: str) -> FieldType:
+    """Return a type of Arrow as one of a table; `name` is the field's, for errors.
+
+    Raises:
+        SchemaInvalid: no field can have the type.
+    """
+    return _field_type(pa.field(name, kind))
 
 
 def _field_type(column: pa.Field, inner: pa.DataType | None = None) -> FieldType:

@@ -20,6 +20,7 @@ from sleeper.errors import BadRequest, TableNotFound
 from sleeper.instance.instance import Instance, connect
 from sleeper.model.formats.query_json import regions_from_json
 from sleeper.model.processing import checked_function_patterns
+from sleeper.model.schema import Schema
 from sleeper.spark.catalog.answers import PROTOCOL, Request, answer_requests
 from sleeper.spark.catalog.scan_plan import plan_scan
 from sleeper.spark.catalog.sessions import catalog_jar
@@ -79,11 +80,16 @@ class CatalogAnswers:
             as_of = _EPOCH + timedelta(microseconds=request["microseconds"])
         else:
             as_of = None
-        return self._described(table, version_as_of(table.open_for_spark().store, as_of).number)
+        store = table.open_for_spark().store
+        state = version_as_of(store, as_of)
+        schema = table.schema
+        if as_of is not None:
+            schema = state.schema_then(schema, store.known())
+        return self._described(table, schema, state.number)
 
-    def _described(self, table: Table, number: int) -> object:
+    def _described(self, table: Table, schema: Schema, number: int) -> object:
         (record,) = (each for each in self._connected().tables() if each.name == table.name)
-        return describe_table(table.name, table.schema, record.properties, number)
+        return describe_table(table.name, schema, record.properties, number)
 
     def _scan(self, request: Request) -> object:
         table = self._table(request["table"])
@@ -96,9 +102,10 @@ class CatalogAnswers:
             )
         number = _transaction(given["as_of"]) if "as_of" in given else request["version"]
         regions = given.get("regions")
+        state = version_as_of(source.store, number)
         plan = plan_scan(
-            source.table_files,
-            version_as_of(source.store, number),
+            source.table_files if number is None else source.table_files.as_of(state, source.store),
+            state,
             columns=request["columns"],
             filters=request["filters"],
             regions=None if regions is None else regions_from_json(table.schema, regions),
@@ -116,7 +123,7 @@ class CatalogAnswers:
             sort_keys=wanted.sort_keys,
             properties=wanted.properties,
         )
-        return self._described(table, table.refresh())
+        return self._described(table, table.schema, table.refresh())
 
     def _drop(self, request: Request) -> object:
         try:

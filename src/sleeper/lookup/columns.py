@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sleeper.columns.type_traits import KEY_ITEMS, TRAITS_BY_ID, TimeMark
+from sleeper.columns.type_traits import KEY_ITEMS, NARROWER_BY_ID, TRAITS_BY_ID, TimeMark
 from sleeper.lookup.parquet.footer import VALUE_WIDTHS, Footer, Leaf, TopColumn
 from sleeper.lookup.parquet.pages import Flags
 
@@ -35,12 +35,29 @@ _PATHS = {
 """By Parquet's number of the physical type."""
 
 
+class FieldInFiles(NamedTuple):
+    """How files that were written before a change of columns have a field of the table.
+
+    Attributes:
+        id: Its id in files that have ids.
+        first_name: Its name in files without ids; None if they do not have it.
+        default: Its value in files that do not have it, of its type; a null if it has none.
+    """
+
+    id: int
+    first_name: str | None
+    default: pa.Scalar
+
+
 class BoundColumn(NamedTuple):
     """A column of the table, found in a file.
 
     Attributes:
-        arrow_type: The type that the table's schema gives it.
-        leaf: The number of its first leaf; its only one, if it is flat.
+        name: Its name in the table.
+        arrow_type: The type of its values in the file.
+        leaf: The number of its first leaf; its only one, if it is flat. -1 if the file lacks it.
+        wider: The type that the table's schema gives it, if that is another than the file's.
+        default: The value of all rows, if the file lacks it.
     """
 
     name: str
@@ -48,6 +65,13 @@ class BoundColumn(NamedTuple):
     column: TopColumn
     leaf: int
     plain: DecodePath
+    wider: pa.DataType | None = None
+    default: pa.Scalar | None = None
+
+    @property
+    def is_as_stored(self) -> bool:
+        """True if the file has the column as the table's schema says."""
+        return self.wider is None and self.default is None
 
 
 class WantedColumns(NamedTuple):
@@ -76,21 +100,75 @@ def want_columns(
     return WantedColumns(keys, values, leaves, tuple(each.leaf for each in keys))
 
 
-def bind_columns(footer: Footer, schema: pa.Schema) -> dict[str, BoundColumn]:
+def bind_columns(
+    footer: Footer, schema: pa.Schema, fields: Mapping[str, FieldInFiles] | None = None
+) -> dict[str, BoundColumn]:
     """Find each field of `schema` in a file.
+
+    Args:
+        footer: The file's.
+        schema: The table's.
+        fields: How files have the fields, by name, once the columns of the table were changed. None
+            if they were not: then a file has each field by its name.
 
     Raises:
         ValueError: a field is missing, or has another type in the file.
     """
-    bound = {}
-    for field in schema:
-        column = footer.columns.get(field.name)
-        if column is None:
+    return {
+        field.name: _bound(footer, field, None if fields is None else fields[field.name])
+        for field in schema
+    }
+
+
+def _bound(footer: Footer, field: pa.Field, known: FieldInFiles | None) -> BoundColumn:
+    column = footer.columns.get(field.name) if known is None else _column_of(footer, known)
+    if column is None:
+        if known is None:
             raise ValueError(f"it has no column {field.name!r}, which the table's schema has")
-        leaf = footer.leaves[column.leaves[0]]
-        plain = _plain(leaf, field.type) if column.is_flat else DecodePath.BY_PYARROW
-        bound[field.name] = BoundColumn(field.name, field.type, column, column.leaves[0], plain)
-    return bound
+        nothing = TopColumn(field.name, range(0), (), is_flat=True)
+        return BoundColumn(
+            field.name, field.type, nothing, -1, DecodePath.BY_PYARROW, default=known.default
+        )
+    leaf = footer.leaves[column.leaves[0]]
+    narrower = None if known is None or not column.is_flat else _narrower(leaf, field.type)
+    kind = narrower or field.type
+    plain = _plain(leaf, kind) if column.is_flat else DecodePath.BY_PYARROW
+    wider = None if narrower is None else field.type
+    return BoundColumn(field.name, kind, column, column.leaves[0], plain, wider)
+
+
+def _column_of(footer: Footer, known: FieldInFiles) -> TopColumn | None:
+    """Return the column of a file that has a field."""
+    with_ids = {each.field_id: each for each in footer.columns.values()}
+    if with_ids.keys() != {None}:
+        return with_ids.get(known.id)
+    return None if known.first_name is None else footer.columns.get(known.first_name)
+
+
+def _narrower(leaf: Leaf, wanted: pa.DataType) -> pa.DataType | None:
+    """Return the type of a column that was written before its field became wider, or None."""
+    row = NARROWER_BY_ID.get(wanted.id)
+    if row is not None and leaf.physical_type == row.physical:
+        return row.arrow
+    if pa.types.is_decimal(wanted) and leaf.element.get(_CONVERTED) == _DECIMAL:
+        precision, scale = leaf.element.get(_PRECISION, 0), leaf.element.get(_SCALE, 0)
+        if scale == wanted.scale and precision < wanted.precision:
+            return pa.decimal128(precision, scale)
+    return None
+
+
+def as_table(column: BoundColumn, array: pa.Array | None, row_count: int) -> pa.Array:
+    """Return values as the table's schema has them.
+
+    Args:
+        column: The column.
+        array: Its values in the file; None if the file lacks it.
+        row_count: How many rows there are.
+    """
+    if array is None:
+        assert column.default is not None
+        return pa.repeat(column.default, row_count)
+    return array if column.wider is None else array.cast(column.wider)
 
 
 def _plain(leaf: Leaf, wanted: pa.DataType) -> DecodePath:

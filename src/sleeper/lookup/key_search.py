@@ -33,6 +33,7 @@ from sleeper.lookup.columns import (
     Matches,
     Values,
     WantedColumns,
+    as_table,
     comparable_array,
     positions,
 )
@@ -331,8 +332,11 @@ def read_rows(
     """Read columns of rows, in as few rounds as `ROUND_BYTES` allows.
 
     Yields:
-        Parts of what was found, in order, each with one array a column.
+        Parts of what was found, in order, each with one array a column, of the table's type.
     """
+    if not all(column.is_as_stored for column in columns):
+        yield from _read_changed(index, found, columns, read)
+        return
     for part, columns_read in _read_values(index, found, columns, read):
         arrays = [values.rows(cover.starts, cover.ends) for cover, values in columns_read]
         if not index.has_checksums:
@@ -340,6 +344,23 @@ def read_rows(
             for array in arrays:
                 array.validate(full=True)
         yield part, arrays
+
+
+def _read_changed(
+    index: ParquetIndex, found: Sequence[KeyRows], columns: Sequence[BoundColumn], read: ReadRanges
+) -> Iterator[tuple[KeyRows, list[pa.Array]]]:
+    """Read columns of a file that has some of them otherwise than the table, or not at all."""
+    stored = [column._replace(wider=None) for column in columns if column.default is None]
+    parts = read_rows(index, found, stored, read) if stored else ((each, []) for each in found)
+    for part, arrays in parts:
+        left, row_count = iter(arrays), int((part.ends - part.starts).sum())
+        yield (
+            part,
+            [
+                as_table(each, None if each.default is not None else next(left), row_count)
+                for each in columns
+            ],
+        )
 
 
 def _read_values(

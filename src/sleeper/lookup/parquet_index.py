@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from threading import Lock
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ import pyarrow as pa
 from sleeper.lookup.columns import (
     BoundColumn,
     DecodePath,
+    FieldInFiles,
     WantedColumns,
     bind_columns,
     want_columns,
@@ -62,10 +63,13 @@ class ParquetIndex:
             values must be validated before they are returned.
     """
 
-    def __init__(self, filename: str, end: FileEnd) -> None:
+    def __init__(
+        self, filename: str, end: FileEnd, fields: Mapping[str, FieldInFiles] | None = None
+    ) -> None:
         footer, seal = end.footer, end.seal
         self.filename = filename
         self.footer = footer
+        self._fields = fields
         self.has_checksums = True
         self._seal = seal
         self._sums = end.sums
@@ -113,7 +117,7 @@ class ParquetIndex:
         """
         if self._bound is not None and _same(self._bound[0], schema):
             return self._bound[1]
-        bound = bind_columns(self.footer, schema)
+        bound = bind_columns(self.footer, schema, self._fields)
         converted = (each.leaf for each in bound.values() if each.plain is DecodePath.BY_PYARROW)
         self._converted_leaves = frozenset(converted)
         self._bound = (schema, bound)

@@ -155,7 +155,7 @@ def _pages_of_key(
             return []
         rows = narrowed
         ranges += _pages_of_rows(index, group, column, rows)
-    for column in wanted.values:
+    for column in (each for each in wanted.values if each.default is None):
         ranges += _pages_of_rows(index, group, column, rows)
     return ranges
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
-from sleeper.lookup.columns import WantedColumns
+from sleeper.lookup.columns import FieldInFiles, WantedColumns
 from sleeper.lookup.key_search import KeyRows, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
 from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_end
@@ -74,6 +74,8 @@ class LookupReader:
         cache_bytes: Bound for footers, page indexes and Bloom filters together.
         ordered_by: The table's schema and its key fields. A file without our seal is read once to
             check that its rows have this order. None to trust every file.
+        fields: How files have the table's fields, by name, once its columns were changed; else
+            None.
 
     Attributes:
         is_remote: Whether requests for the files take milliseconds.
@@ -85,10 +87,12 @@ class LookupReader:
         *,
         cache_bytes: int = 256 << 20,
         ordered_by: tuple[pa.Schema, Sequence[str]] | None = None,
+        fields: Mapping[str, FieldInFiles] | None = None,
     ) -> None:
         self._files = files
         self.is_remote = files.is_remote
         self._ordered_by = ordered_by
+        self._fields = fields
         self._cache = IndexCache(cache_bytes)
         self._flights = SingleFlight()
         self._sizes: dict[str, int] = {}  # of files that are not open yet
@@ -299,7 +303,7 @@ class LookupReader:
             end = read_file_end(size_bytes, ahead.hold, remote=True, tail=tail)
         else:
             end = read_file_end(size_bytes, ahead.hold, remote=True)
-        index = ParquetIndex(filename, end)
+        index = ParquetIndex(filename, end, self._fields)
         if self._ordered_by is not None and not index.is_sealed:
             check_key_order(index, *self._ordered_by, read)
         self._cache.put(index, scan=scan)

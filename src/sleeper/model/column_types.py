@@ -140,6 +140,8 @@ class TypeTraits:
         is_instant: Whether values are times in UTC, which Spark gives in the local zone.
         has_nan: Whether a value may be NaN.
         published: What it is called in the table formats of others.
+        wider: The type that a field of it may become, in which each value stays what it is; None if
+            there is none. A decimal may become one of more digits.
     """
 
     wanted: str
@@ -155,6 +157,7 @@ class TypeTraits:
     ticks_at: Callable[[int], int] | None = None
     is_instant: bool = False
     has_nan: bool = False
+    wider: Primitive | None = None
 
 
 # Which classes of objects fit.
@@ -383,6 +386,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
         is_number=True,
         is_ordered=True,
         counts=True,
+        wider=Primitive.LONG,
     ),
     Primitive.LONG: TypeTraits(
         wanted="an integer of 64 bits",
@@ -484,6 +488,7 @@ TYPE_TRAITS: Final[Mapping[Primitive, TypeTraits]] = {
         is_number=True,
         is_ordered=True,
         has_nan=True,
+        wider=Primitive.DOUBLE,
     ),
     Primitive.DOUBLE: TypeTraits(
         wanted="a number that a float of 64 bits can hold",

@@ -4,6 +4,7 @@ Row keys partition and sort the rows, sort keys order rows with equal row keys, 
 are all other fields. In data files, columns are in this order. Whoever reads rows gets them in the
 order that the table was made with, `Schema.columns`. The JSON form is upstream's (rule FMT-3) with
 a few additional types, and the position of each field where that order is another than the files'.
+Once the columns of a table were changed, its schema has a number, and each field an id.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as stored
 from functools import partial
 from typing import Any, Final
@@ -118,11 +119,18 @@ class Field(NotebookHtml):
         name: Any text that is not empty and has no NUL character.
         type: The type of its values.
         nullable: True if values may be null; for value fields only (rule SCH-5).
+        id: A number that no other field of the table has or had; None if the columns of the table
+            were never changed.
+        first_name: Its name in files that have no ids; None if they do not have it.
+        default: Its value, as text, in rows of files that do not have it; None for null.
     """
 
     name: str
     type: FieldType
     nullable: bool = False
+    id: int | None = stored(default=None, repr=False)
+    first_name: str | None = stored(default=None, repr=False)
+    default: str | None = stored(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_name(self.name)
@@ -155,6 +163,8 @@ class Schema(NotebookHtml):
         values: All other fields.
         columns: The names of all fields in the order in which rows are returned, and SQL writes
             by position. Given as (), it is that of `names`.
+        number: 1 for the first schema of a table, and one more after each change of its columns.
+        last_id: The largest id that a field of the table has or had; 0 if none has one.
         fields: All fields: row keys, sort keys, values. The order of columns in data files.
         keys: Row keys, then sort keys: the fields that order rows.
         names: The names of all fields, in the order of `fields`.
@@ -169,6 +179,8 @@ class Schema(NotebookHtml):
     sort_keys: tuple[Field, ...] = ()
     values: tuple[Field, ...] = ()
     columns: tuple[str, ...] = ()
+    number: int = stored(default=1, repr=False)
+    last_id: int = stored(default=0, repr=False)
     fields: tuple[Field, ...] = stored(init=False, repr=False, compare=False)
     keys: tuple[Field, ...] = stored(init=False, repr=False, compare=False)
     names: tuple[str, ...] = stored(init=False, repr=False, compare=False)
@@ -205,7 +217,22 @@ class Schema(NotebookHtml):
         """Return the schema whose columns are in the order of data files."""
         if self.columns_as_stored:
             return self
-        return Schema(row_keys=self.row_keys, sort_keys=self.sort_keys, values=self.values)
+        return replace(self, columns=())
+
+    def as_new(self) -> Schema:
+        """Return the schema of a new table with the same columns: without what is of one table."""
+        if not self.last_id:
+            return self
+
+        def plain(fields: Iterable[Field]) -> tuple[Field, ...]:
+            return tuple(Field(each.name, each.type, each.nullable) for each in fields)
+
+        return Schema(
+            row_keys=plain(self.row_keys),
+            sort_keys=plain(self.sort_keys),
+            values=plain(self.values),
+            columns=self.columns,
+        )
 
     @classmethod
     def from_json(cls, text: str | bytes | Mapping[str, Any]) -> Schema:
@@ -220,14 +247,28 @@ class Schema(NotebookHtml):
             raise SchemaInvalid(f"the schema is not JSON: {error}") from None
         if not isinstance(document, Mapping):
             raise SchemaInvalid("the schema must be a JSON object with rowKeyFields")
-        unknown = sorted(set(document) - set(_GROUPS))
+        unknown = sorted(set(document) - {*_GROUPS, *_NUMBERS})
         if unknown:
             raise SchemaInvalid(
                 f"unknown entries in the schema: {unknown}; known: {[*_GROUPS]}. For a table "
                 "with the columns of data give row_keys=[...] too"
             )
         groups = {ours: _read_fields(document, theirs) for theirs, ours in _GROUPS.items()}
-        return cls(**groups, columns=_read_order(document))
+        numbers = {
+            ours: _read_number(document, theirs)
+            for theirs, ours in _NUMBERS.items()
+            if theirs in document
+        }
+        found = cls(
+            row_keys=groups["row_keys"],
+            sort_keys=groups["sort_keys"],
+            values=groups["values"],
+            columns=_read_order(document),
+            number=numbers.get("number", 1),
+            last_id=numbers.get("last_id", 0),
+        )
+        _check_ids(found)
+        return found
 
     def to_json(self, indent: int | None = None) -> str:
         """Write upstream's schema JSON (rule FMT-3).
@@ -235,17 +276,23 @@ class Schema(NotebookHtml):
         Fields have their positions only where columns are not in the order of data files.
         """
         places = {} if self.columns_as_stored else {n: at for at, n in enumerate(self.columns)}
-        document = {
+        document: dict[str, Any] = {
             theirs: [_field_to_json(field, places) for field in getattr(self, ours)]
             for theirs, ours in _GROUPS.items()
         }
+        if self.last_id:
+            document |= {theirs: getattr(self, ours) for theirs, ours in _NUMBERS.items()}
         return json.dumps(document, indent=indent, ensure_ascii=False)
 
 
 _GROUPS = {"rowKeyFields": "row_keys", "sortKeyFields": "sort_keys", "valueFields": "values"}
 
+_NUMBERS = {"schemaId": "number", "lastFieldId": "last_id"}
+"""Entries of a schema whose columns were changed. Earlier versions of ours refuse it for them."""
+
 _POSITION = "position"
-"""An entry of a field that upstream's readers, and earlier versions of ours, do not look at."""
+_ID, _FIRST_NAME, _DEFAULT = "id", "nameWithoutId", "default"
+"""Entries of a field that upstream's readers, and earlier versions of ours, do not look at."""
 
 
 _KEY_ADVICE: Mapping[object, str] = {
@@ -301,7 +348,39 @@ def _read_field(group: str, entry: object) -> Field:
     nullable = entry.get("nullable", False)
     if not isinstance(nullable, bool):
         raise SchemaInvalid(f"nullable must be true or false on field {entry['name']!r}")
-    return Field(entry["name"], type_from_json(entry["type"]), nullable)
+    return Field(
+        entry["name"],
+        type_from_json(entry["type"]),
+        nullable,
+        id=_read_number(entry, _ID) if _ID in entry else None,
+        first_name=_read_text(entry, _FIRST_NAME),
+        default=_read_text(entry, _DEFAULT),
+    )
+
+
+def _read_text(entry: Mapping[str, Any], name: str) -> str | None:
+    value = entry.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise SchemaInvalid(f"{name} of field {entry['name']!r} must be a text, not {value!r}")
+
+
+def _check_ids(schema: Schema) -> None:
+    """Check that the fields of a changed schema have ids of their own, and those of others none."""
+    ids = [each.id for each in schema.fields if each.id is not None]
+    if not schema.last_id and not ids:
+        return
+    if len({*ids}) < len(schema.fields) or max(ids) > schema.last_id:
+        raise SchemaInvalid(
+            f"each field needs an {_ID} of its own, from 1 to lastFieldId, or none has one: {ids}"
+        )
+
+
+def _read_number(document: Mapping[str, Any], name: str) -> int:
+    value = document[name]
+    if type(value) is not int or value < 1:
+        raise SchemaInvalid(f"{name} must be a whole number from 1 on, not {value!r}")
+    return value
 
 
 def _read_order(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -425,7 +504,8 @@ def _field_to_json(field: Field, places: Mapping[str, int]) -> dict[str, Any]:
         entry["nullable"] = True
     if field.name in places:
         entry[_POSITION] = places[field.name]
-    return entry
+    more = {_ID: field.id, _FIRST_NAME: field.first_name, _DEFAULT: field.default}
+    return entry | {name: value for name, value in more.items() if value is not None}
 
 
 def schema_grid(schema: Schema) -> Markup:

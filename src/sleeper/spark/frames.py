@@ -132,20 +132,23 @@ def parquet_files(
     whole = _files_referenced_whole(state, leaves)
     filenames = dict.fromkeys(name for leaf in leaves for name in leaf.filenames)
     if not whole.issuperset(filenames):
-        return None
+        return None  # or they have other columns than the table has now
     found = [_location(table.files.url(name), s3_scheme) for name in filenames]
     return [each for each in found if each is not None] if None not in found else None
 
 
 def _files_referenced_whole(state: TableState, leaves: Iterable[LeafQuery]) -> set[str]:
-    """Return the files of leaves and of their ancestors of which every row is the table's."""
+    """Return the files of leaves and of their ancestors of which every row is the table's.
+
+    Only those of the newest schema.
+    """
     upwards = (state.tree.ids_upwards(leaf.leaf_id) for leaf in leaves)
     partition_ids = {partition_id for ids in upwards for partition_id in ids}
     return {
         reference.filename
         for partition_id in partition_ids
         for reference in state.files.references_on(partition_id)
-        if reference.whole_file
+        if reference.whole_file and (reference.schema_id or 1) == state.schema_id
     }
 
 

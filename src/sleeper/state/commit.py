@@ -36,7 +36,7 @@ from sleeper.state.log_entry import LogEntry, decode_entry, encode_entry, entry_
 from sleeper.state.state_store import GroupResult, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.files import AddFiles, fold_added
-from sleeper.state.transactions.schemas import SetSchema
+from sleeper.state.transactions.schemas import missing_schema
 
 COMMIT_WORDING = CommitWording(
     entry="transaction",
@@ -186,10 +186,9 @@ def _planned(
     check_not_moved(known, transactions, here)
     at = known.next_entry_time(now())
     following = replace(known, number=known.number + 1, at=at)
-    first = (
-        () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema.as_stored()),)
-    )
-    for missing in first:
+    missing = missing_schema(known, schema, transactions)
+    first = () if missing is None else (missing,)
+    if missing is not None:
         following = missing.fold(following, at)
     applied, accepted, refusals = _apply_each(transactions, following, at)
     if not accepted:

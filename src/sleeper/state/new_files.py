@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sleeper.errors import (
@@ -104,7 +104,7 @@ def add_files(
             id to run again.
     """
     try:
-        return store.commit(_checked(references, job, store.state(), guard, now)).number
+        return store.commit(_checked(references, job, guard, now)).number
     except JobAlreadyCommitted:
         discard()
         done = store.refresh().jobs.find(job.job_id)
@@ -139,20 +139,18 @@ def request_files(
         NewFilesTooOld: the files cannot be committed any more.
         StorageFailed: the transaction may or may not have been sent. Run the job again.
     """
-    send(_checked(references, job, store.state(), guard, now))
+    send(_checked(references, job, guard, now))
 
 
 def _checked(
     references: Sequence[FileReference],
     job: CommittedJob,
-    state: TableState,
     guard: SweepGuard,
     now: datetime,
 ) -> AddFiles:
-    """Return the transaction for new files that no sweep has deleted, with the table's schema."""
+    """Return the transaction for new files that no sweep has deleted."""
     since = guard.check((reference.filename for reference in references), now)
-    added = tuple(replace(reference, schema_id=state.schema_id) for reference in references)
-    return AddFiles(references=added, job=job, written_since=since)
+    return AddFiles(references=tuple(references), job=job, written_since=since)
 
 
 def replace_files(

@@ -30,7 +30,7 @@ from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
-from sleeper.state.transactions.schemas import SetSchema
+from sleeper.state.transactions.schemas import missing_schema
 from sleeper.state.value_json import time_from_json, time_to_json
 
 _FEWER_FILES = "Commit fewer files at a time"
@@ -247,9 +247,9 @@ class RevisionStateStore:
             at = known.state.next_entry_time(now)
             # There are no entries, and so none that the next one could name.
             following = replace(known.state, number=known.state.number + 1, at=at, digest=None)
-            if not known.state.schemas:
-                first = SetSchema(schema_id=known.state.schema_id, schema=self._schema.as_stored())
-                following = first.fold(following, at)
+            missing = missing_schema(known.state, self._schema, transactions)
+            if missing is not None:
+                following = missing.fold(following, at)
             applied = self._apply_fitting(
                 transactions, known.state, following, at, together=together
             )

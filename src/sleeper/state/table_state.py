@@ -16,6 +16,7 @@ from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.ranges import Region
 from sleeper.model.row_deletes import RowDelete
 from sleeper.model.schema import Schema
+from sleeper.model.schema_changes import shown_like, with_ids
 from sleeper.model.tables import StateMove
 from sleeper.state.file_references import FileReferences
 
@@ -73,6 +74,19 @@ class TableState:
     def schema_id(self) -> int:
         """The id of the newest schema, or of the first one if there is none yet."""
         return max(self.schemas, default=1)
+
+    def schema_then(self, newest: Schema, known: TableState | None) -> Schema:
+        """Return the schema that the table had, with its columns in the order of then.
+
+        Args:
+            newest: The table's schema of today.
+            known: A newer state, whose log says the order of columns of before the first change.
+        """
+        later = {} if known is None else known.schemas
+        then = later.get(self.schema_id, self.schemas.get(self.schema_id))
+        if then is None or then.number >= newest.number:
+            return newest
+        return with_ids(shown_like(then, newest))
 
     def next_entry_time(self, storage_time: datetime) -> datetime:
         """Return the time of the next entry: the storage's time, but after the last entry's."""

@@ -299,10 +299,18 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         lambda transaction, _: {
             "schemaId": transaction.schema_id,
             "schema": json.loads(transaction.schema.to_json()),
+            **(
+                {"columnsBefore": list(transaction.columns_before)}
+                if transaction.columns_before
+                else {}
+            ),
         },
         lambda document, _: SetSchema(
             schema_id=read(document, "schemaId", int),
             schema=Schema.from_json(read(document, "schema", dict)),
+            columns_before=tuple(read_list(document, "columnsBefore", str))
+            if "columnsBefore" in document
+            else (),
         ),
     ),
     "SPLIT_FILE_REFERENCES": (SplitFileReferences, _push_to_json, _push_from_json),

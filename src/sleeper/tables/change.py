@@ -84,6 +84,44 @@ def set_table_properties(
     return changed
 
 
+def change_schema(
+    table_id: str,
+    change: Callable[[Schema], Schema],
+    properties: Mapping[str, PropertyValue | None],
+    *,
+    index: TableIndex,
+) -> TableRecord:
+    """Change the schema of a table, with properties that go with it.
+
+    Args:
+        table_id: The table.
+        change: Returns the new schema; or the same, which changes nothing.
+        properties: As for `set_table_properties`.
+        index: The table index.
+
+    Returns:
+        The table's record.
+
+    Raises:
+        SchemaInvalid: `change` raises it. Nothing was changed.
+        PropertiesInvalid: the properties do not fit the new schema: its filters or aggregations
+            name other columns. Nothing was changed.
+        TableNotFound: the table is gone.
+    """
+    texts = property_texts(properties)
+
+    def changed(record: TableRecord) -> TableRecord:
+        before = record.all_properties()
+        schema = change(Schema.from_json(before[SCHEMA]))
+        given = {name: value for name, value in {**before, **texts}.items() if value is not None}
+        check_editable(before, given)
+        after = {**given, SCHEMA: schema.to_json()}
+        validate_table_properties(after, schema, given=after)
+        return TableRecord.of(after)
+
+    return _change(table_id, changed, index)
+
+
 def switch_state_store(
     table_id: str, before: StatePlace, move: StateMove, *, index: TableIndex
 ) -> TableRecord:

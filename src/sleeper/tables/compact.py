@@ -198,7 +198,12 @@ def _plan(
 ) -> CompactionPlan:
     settings = CompactionSettings.of(table.properties.compaction, table.store.changes_max)
     return plan_compactions(
-        state, settings, all_files=all_files, only=only, new_id=table.context.new_id
+        state,
+        settings,
+        all_files=all_files,
+        only=only,
+        schema_id=table.schema.number,
+        new_id=table.context.new_id,
     )
 
 

@@ -40,7 +40,7 @@ from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import InitialisePartitions
-from sleeper.state.transactions.schemas import SetSchema
+from sleeper.state.transactions.schemas import missing_schema
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import store_of
 
@@ -65,7 +65,7 @@ def create_table(
         from sleeper.spark.data_source.schema import columns_of_spark
 
         schema = columns_of_spark(schema)
-    ours = schema_of(schema, row_keys, sort_keys, csv=csv, remote=context.inputs)
+    ours = schema_of(schema, row_keys, sort_keys, csv=csv, remote=context.inputs).as_new()
     table_id = context.new_id()[:8]
     record = _new_record(name, ours, properties or {}, table_id, context.properties)
     if split_points is None:
@@ -124,7 +124,7 @@ def _check_agreement(set_now: Mapping[str, str], name: str, schema: Schema) -> N
         failures[STATE_MOVE] = f"{STATE_MOVE} is set when the state of a table is moved"
     if ID in set_now:
         failures[ID] = f"{ID} is {set_now[ID]!r}, but each new table gets an id of its own"
-    if SCHEMA in set_now and Schema.from_json(set_now[SCHEMA]) != schema:
+    if SCHEMA in set_now and Schema.from_json(set_now[SCHEMA]).as_new() != schema:
         failures[SCHEMA] = f"{SCHEMA} is another schema than the one that is given"
     if failures:
         raise PropertiesInvalid(
@@ -189,5 +189,6 @@ def _first_state(first: InitialisePartitions, schema: Schema, store: StateStore)
     """Return the state after the first commit of a table."""
     at = store.time()
     empty = replace(store.state(), number=1, at=at)
-    named = SetSchema(schema_id=empty.schema_id, schema=schema.as_stored()).fold(empty, at)
+    missing = missing_schema(empty, schema)
+    named = empty if missing is None else missing.fold(empty, at)
     return first.apply(named, at)

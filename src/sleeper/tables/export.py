@@ -96,6 +96,7 @@ def export(
     )
     place, version = checked_folder(target), checked_as_of(as_of)
     state = version_as_of(table.store, version)
+    table = table if version is None else table.as_of(state)
     cuts = _cuts(table, state, asked, spark)
     plan = plan_export(state, table.schema, asked, columns=columns, cuts=cuts)
     write = _writer(table, plan, spark, progress)

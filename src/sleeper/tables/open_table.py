@@ -16,7 +16,13 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.reading.read_leaves import TableReader, open_table_reader
 from sleeper.engine.rows import Rows
-from sleeper.errors import SleeperError, StorageFailed, TableNotFound
+from sleeper.errors import (
+    PropertiesInvalid,
+    QueryInvalid,
+    SleeperError,
+    StorageFailed,
+    TableNotFound,
+)
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, StateMove, TableRecord
@@ -71,6 +77,39 @@ class OpenTable:
     def now_ms(self) -> int:
         """Return the time of this machine in milliseconds since 1970, for filters by age."""
         return int(self.context.clock.now().timestamp() * 1000)
+
+    def as_of(self, state: TableState) -> OpenTable:
+        """Return what reads an old version, with the columns that the table had then.
+
+        Raises:
+            QueryInvalid: filters or aggregations of the table name columns of later.
+        """
+        schema = state.schema_then(self.schema, self.store.known())
+        if schema is self.schema:
+            return self
+        try:
+            processing = self.properties.processing(schema)
+        except PropertiesInvalid as failure:
+            raise QueryInvalid(
+                f"filters or aggregations of table {self.name!r} fit its columns of now, and not "
+                f"those of transaction {state.number}, {[*schema.columns]}: read a later version, "
+                f"or set them back ({failure})"
+            ) from failure
+        open_reader = partial(
+            open_table_reader,
+            self.files,
+            schema,
+            processing.allowing(self.context.allow_functions),
+            temp_folder=self.context.temp_folder,
+            stores=self.context.place.stores,
+        )
+        return replace(
+            self,
+            schema=schema,
+            arrow_schema=to_arrow(schema),
+            reader=open_reader(),
+            open_reader=open_reader,
+        )
 
     def orphan_age(self) -> timedelta:
         """Return the age from which on a sweep deletes files that no transaction names."""
@@ -162,10 +201,13 @@ class TableHandle:
         )
         self._looked: _Look | None = None
         self._beginning: Callable[[], None] | None = None
+        self._read_schema(record)
+        self._properties = TableProperties(record.properties, context.properties)
+
+    def _read_schema(self, record: TableRecord) -> None:
         self.schema = Schema.from_json(record.properties[SCHEMA])
         self._arrow_schema = to_arrow(self.schema)
         self._shown_schema = shown_schema(self.schema, self._arrow_schema)
-        self._properties = TableProperties(record.properties, context.properties)
 
     @property
     def name(self) -> str:
@@ -236,6 +278,8 @@ class TableHandle:
             opened = current()
             if opened.store is not before.store:
                 state = opened.store.refresh()
+        if state.schema_id > opened.schema.number:  # columns were changed between the two looks
+            opened = self._current()
         self._looked = _Look(opened, begun_s, changes)
         return opened, state
 
@@ -327,6 +371,8 @@ class TableHandle:
         return opened
 
     def _open(self, record: TableRecord, before: OpenTable | None = None) -> OpenTable:
+        if record.properties[SCHEMA] != self._record.properties[SCHEMA]:
+            self._read_schema(record)
         properties = TableProperties(record.properties, self._context.properties)
         files = self._context.objects.under(record.table_id)
         open_reader = partial(
@@ -337,7 +383,11 @@ class TableHandle:
             temp_folder=self._context.temp_folder,
             stores=self._context.place.stores,
         )
-        if before is not None and _state_place(before.properties) == _state_place(properties):
+        if (
+            before is not None
+            and before.schema == self.schema  # a store adds it to the log, should that lack it
+            and _state_place(before.properties) == _state_place(properties)
+        ):
             store = before.store
         else:
             store = store_of(record, self._context)

@@ -170,6 +170,11 @@ def check_publishable(table: OpenTable, name: PublishedFormat) -> None:
             f"table {table.name!r} is in the memory of this process, so no other engine can read it"
         )
     reason = is_unpublishable(table.reader.processing)
+    if table.schema.last_id:
+        reason = (
+            "its columns were changed, and its files have different ones. Export it, or copy it to "
+            "a new table (table.export, instance.create_table)"
+        )
     if reason is not None:
         raise BadRequest(f"table {table.name!r} cannot be published: {reason}")
     fields = {"delta": delta, "iceberg": iceberg}[name].unpublishable_fields(table.schema)

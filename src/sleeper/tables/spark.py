@@ -43,12 +43,13 @@ def to_spark(
         regions=regions,
         prefix=prefix,
     )
+    state = version_as_of(table.store, version)
+    table = table if version is None else table.as_of(state)
     source, context = open_for_spark(table), table.context
     check_session(spark, table.schema)
     options = {"instance": context.url, "table": table.name}
     if context.allow_functions:
         options["allow_functions"] = ",".join(context.allow_functions)
-    state = version_as_of(table.store, version)
     return to_frame(
         spark,
         source.table_files,

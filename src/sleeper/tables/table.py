@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from sleeper.state.plans.splits_and_merges import LeafSize, SiblingLeaves
     from sleeper.state.table_state import Transaction
     from sleeper.state.transactions.files import AddFiles
+    from sleeper.tables.alter import ColumnChange, NewFields, NewType
     from sleeper.tables.bulk_import import BulkImportResult
     from sleeper.tables.claims import ReleaseResult
     from sleeper.tables.commit_requests import CommitAnswer
@@ -846,6 +847,61 @@ class Table(TableHandle, WholeTable):
         )
         with committing(reason=reason):
             return delete_rows(table, asked)
+
+    def alter(
+        self,
+        *,
+        add: NewFields = (),
+        drop: Iterable[str] = (),
+        rename: Mapping[str, str] | None = None,
+        widen: Mapping[str, NewType] | None = None,
+        nullable: Iterable[str] = (),
+        defaults: Mapping[str, Any] | None = None,
+        properties: Mapping[str, PropertyValue | None] | None = None,
+        reason: str | None = None,
+    ) -> ColumnChange:
+        """Change value columns; no data file is written (rules COL-1 to COL-8).
+
+        Rows that were written before have null, or the default, in a new column, whatever a dropped
+        column of the same name had. Compactions write files with the new columns. `as_of` reads
+        with the columns of then. A writer that still has the old columns may go on.
+
+        Args:
+            add: New columns, as an Arrow schema or as fields; they come last. One that is not
+                nullable needs a default.
+            drop: Columns to leave out.
+            rename: New names, by the names of now.
+            widen: New types, by name: int32 may become int64, float32 float64, and a decimal one of
+                more digits before its point.
+            nullable: Columns that may be null from now on.
+            defaults: Values of new columns in the rows that are there, by name.
+            properties: Properties to set in the same step, such as aggregations that name a new
+                column.
+            reason: Why, for the history.
+
+        Raises:
+            SchemaInvalid: a change is not possible; says which is. Nothing was changed.
+            PropertiesInvalid: filters or aggregations name other columns. Nothing was changed.
+            BadRequest: the table has format 1 (see `upgrade`), or nothing is to be changed.
+            CommitContended, CommitUnknown, StorageFailed: run it again; what was changed already
+                says that it is there.
+            TableNotFound: the table was deleted.
+        """
+        from sleeper.tables.alter import alter, asked_change, record_change
+
+        change = asked_change(
+            add=add,
+            drop=drop,
+            rename=rename or {},
+            widen=widen or {},
+            nullable=nullable,
+            defaults=defaults or {},
+        )
+        if change.is_empty:
+            raise BadRequest("alter needs something to add, drop, rename, widen or make nullable")
+        with committing(reason=reason):
+            record, before = alter(self._current(), change, properties or {})
+            return record_change(self._adopt(record), before)
 
     def reinitialise(self, split_points: Sequence[Any] | None = None) -> int:
         """Remove all rows, and return the new transaction number (rule TBL-5).

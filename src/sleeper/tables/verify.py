@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -181,7 +181,13 @@ def verify(
         checked = verify_files(
             stated.state,
             store=store,
-            checker=FileChecker(table.files, table.schema, table.arrow_schema, quick=quick),
+            checker=FileChecker(
+                table.files,
+                table.schema,
+                table.arrow_schema,
+                quick=quick,
+                schemas=stated.state.schemas,
+            ),
             threads=_threads(table),
             progress=progress,
             first_looks=first_looks,
@@ -361,6 +367,7 @@ def _first_looks(table: OpenTable, spark: SparkSession, *, quick: bool) -> First
         objects=files_for_spark(table),
         schema=table.schema,
         arrow_schema=table.arrow_schema,
+        schemas=table.store.state().schemas,
         quick=quick,
     )
 
@@ -386,9 +393,10 @@ def _check_files(
     objects: Objects,
     schema: Schema,
     arrow_schema: pa.Schema,
+    schemas: Mapping[int, Schema],
     quick: bool,
 ) -> list[CheckedFile]:
-    checker = FileChecker(objects, schema, arrow_schema, quick=quick)
+    checker = FileChecker(objects, schema, arrow_schema, quick=quick, schemas=schemas)
     return [*map(checker.check, files)]
 
 

@@ -80,7 +80,7 @@ def rows_as_of(
     store, files = table.store, table.files
     version = version_as_of(store, as_of)
     with deletions_reported(version, store=store, files=files):
-        rows = answer(table, version)
+        rows = answer(table.as_of(version), version)
     if rows.in_memory:
         return rows
 

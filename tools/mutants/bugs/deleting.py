@@ -78,8 +78,8 @@ BUGS = (
         breaks="A version whose files the collector has deleted is reported as damaged.",
         module="tables/versions.py",
         right="    with deletions_reported(version, store=store, files=files):\n"
-        "        rows = answer(table, version)\n    if rows.in_memory:\n",
-        wrong="    rows = answer(table, version)\n    if True:\n",
+        "        rows = answer(table.as_of(version), version)\n    if rows.in_memory:\n",
+        wrong="    rows = answer(table.as_of(version), version)\n    if True:\n",
         tests=("tests/stories/test_time_travel.py",),
     ),
     Bug(

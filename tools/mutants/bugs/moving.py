@@ -56,9 +56,8 @@ BUGS = (
         name="old-handle-stays",
         breaks="A handle that was open before the move goes on with the old store.",
         module="tables/open_table.py",
-        right="        if before is not None and _state_place(before.properties) == "
-        "_state_place(properties):\n",
-        wrong="        if before is not None:\n",
+        right="            and _state_place(before.properties) == _state_place(properties)\n",
+        wrong="",
         tests=("tests/stories/test_migrate_state.py", "-k", "there_and_goes"),
     ),
 )

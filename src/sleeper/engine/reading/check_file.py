@@ -14,20 +14,22 @@ a sampled row is one whose key the sketch says.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.engine.arrow_schema import fields_in_files
 from sleeper.engine.reading.page_checksums import verify_pages
 from sleeper.engine.sketches.sketch import Distribution, Sketches
 from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
-from sleeper.lookup.columns import Ints, comparable_array
+from sleeper.lookup.columns import BoundColumn, Ints, comparable_array
 from sleeper.lookup.key_search import KeyRows, read_rows
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds, PageBounds
@@ -38,6 +40,7 @@ from sleeper.model.files import FileReference, key_to_text
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
+from sleeper.model.schema_changes import with_ids
 from sleeper.ports.objects import Objects
 from sleeper.state.findings import RESTORE_FILE, RESTORE_STATE, Finding, FindingKind
 
@@ -346,17 +349,28 @@ class FileChecker:
         schema: The table's schema.
         arrow_schema: The table's Arrow schema.
         quick: Whether only the ends of files are read: no page, no key and no sketch.
+        schemas: All schemas that the table had, by number.
     """
 
     def __init__(
-        self, files: Objects, schema: Schema, arrow_schema: pa.Schema, *, quick: bool
+        self,
+        files: Objects,
+        schema: Schema,
+        arrow_schema: pa.Schema,
+        *,
+        quick: bool,
+        schemas: Mapping[int, Schema] = MappingProxyType({}),
     ) -> None:
         self._files = files
         self._schema = schema
         self._arrow_schema = arrow_schema
         self._quick = quick
         # Not the table's own reader, whose caches would be filled with all files.
-        self._lookup = LookupReader(files, cache_bytes=1 << 20)
+        self._lookup = LookupReader(files, cache_bytes=1 << 20, fields=fields_in_files(schema))
+        self._ids = {
+            number: {field.id for field in with_ids(each).fields}
+            for number, each in schemas.items()
+        }
 
     def check(self, file: ReferencedFile) -> CheckedFile:
         """Check a file.
@@ -389,7 +403,8 @@ class FileChecker:
         """Check what the end of the file says."""
         findings = [*_count_faults(file, index.footer.row_count)]
         try:
-            index.columns(self._arrow_schema)
+            bound = index.columns(self._arrow_schema)
+            self._check_has_its_own(file, bound)
         except ValueError as error:
             what = f"does not have the table's columns: {error}"
             findings.append(_finding(FindingKind.SCHEMA, file, what, RESTORE_FILE))
@@ -397,6 +412,13 @@ class FileChecker:
             what = "has lost the seal that our writer gave it"
             findings.append(_finding(FindingKind.FILE_DAMAGED, file, what, RESTORE_FILE))
         return _FileEnd(index.footer.row_count, index.is_sealed, tuple(findings))
+
+    def _check_has_its_own(self, file: ReferencedFile, bound: Mapping[str, BoundColumn]) -> None:
+        """Raise ValueError if a file lacks a column that the schema has by which it was written."""
+        own = self._ids.get(file.references[0].schema_id or 1, set())
+        for field in self._schema.fields:
+            if field.id in own and bound[field.name].default is not None:
+                raise ValueError(f"it has no column {field.name!r}, with which it was written")
 
     def _check_content(self, file: ReferencedFile, size: int, end: _FileEnd) -> Iterator[Finding]:
         """Check pages, keys and sketch. Keys are read only if no page is damaged."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.engine.reading.page_runs import PageRun, RunPages, page_sizes, read_checked_runs
-from sleeper.lookup.columns import BoundColumn, DecodePath, Ints, as_type, positions
+from sleeper.lookup.columns import BoundColumn, DecodePath, Ints, as_table, as_type, positions
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf
 from sleeper.lookup.parquet.mini_file import (
@@ -160,13 +160,50 @@ def decode_rows(
     """
     bound = index.columns(arrow_schema)
     columns = [bound[name] for name in names]
+    schema = pa.schema([arrow_schema.field(name) for name in names])
+    if not all(column.is_as_stored for column in columns):
+        return _decode_changed(index, chosen, columns, schema, read)
+    return _decode_stored(index, chosen, columns, schema, read)
+
+
+def _decode_changed(
+    index: ParquetIndex,
+    chosen: Sequence[GroupRows],
+    columns: Sequence[BoundColumn],
+    schema: pa.Schema,
+    read: ReadRanges,
+) -> list[pa.RecordBatch]:
+    """Decode columns of a file that has some of them otherwise than the table, or not at all."""
+    stored = [column._replace(wider=None) for column in columns if column.default is None]
+    batches: Sequence[pa.RecordBatch | None] = [None]
+    if stored:
+        of_file = pa.schema([(column.name, column.arrow_type) for column in stored])
+        batches = _decode_stored(index, chosen, stored, of_file, read)
+    changed = []
+    for batch in batches:
+        left = iter(() if batch is None else batch.columns)
+        row_count = sum(each.row_count for each in chosen) if batch is None else batch.num_rows
+        arrays = [
+            as_table(each, None if each.default is not None else next(left), row_count)
+            for each in columns
+        ]
+        changed.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return changed
+
+
+def _decode_stored(
+    index: ParquetIndex,
+    chosen: Sequence[GroupRows],
+    columns: Sequence[BoundColumn],
+    schema: pa.Schema,
+    read: ReadRanges,
+) -> list[pa.RecordBatch]:
     leaves = tuple(leaf for column in columns for leaf in column.column.leaves)
     index.load([each.group for each in chosen], leaves, (), read)
     covers = [_cover(index, rows, leaves) for rows in chosen]
     pages = read_checked_runs(index, [run for cover in covers for run in cover.runs], read)
     by_leaf = [pages[number :: len(leaves)] for number in range(len(leaves))]
     arrays = _decode_columns(index, columns, by_leaf, [cover.row_count for cover in covers])
-    schema = pa.schema([arrow_schema.field(name) for name in names])
     return _selected(pa.RecordBatch.from_arrays(arrays, schema=schema), chosen, covers)
 
 

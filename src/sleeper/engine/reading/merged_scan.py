@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -39,6 +39,7 @@ from sleeper.engine.reading.session import (
 )
 from sleeper.engine.temp_folder import temp_file_failures, temp_folder
 from sleeper.errors import QueryInvalid, SleeperError
+from sleeper.lookup.columns import BoundColumn
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
@@ -69,10 +70,13 @@ class FileSlice:
         regions: Rows inside any of these are read, each once; all rows if it is empty. A
             condition that every row meets costs a fifth more than none, so leave out regions
             that contain the whole file.
+        columns: The table's columns as the file has them, in order; None if it has them all as the
+            schema says.
     """
 
     url: str
     regions: tuple[Region, ...] = ()
+    columns: tuple[BoundColumn, ...] | None = None
 
 
 class Scanner:
@@ -161,7 +165,7 @@ class Scanner:
     def _chunks(self, slices: Sequence[FileSlice]) -> Iterator[Sequence[FileSlice]]:
         """Divide slices with many regions by key; the chunks are in key order."""
         wanted = [
-            FileSlice(part.url, disjoint)
+            replace(part, regions=disjoint)
             for part in slices
             if (disjoint := disjoint_regions(part.regions)) or not part.regions
         ]
@@ -173,7 +177,7 @@ class Scanner:
         for chunk in region_chunks(regions, self._schema, PREDICATE_REGIONS_MAX):
             here = set(chunk)
             cut = [
-                FileSlice(part.url, tuple(region for region in part.regions if region in here))
+                replace(part, regions=tuple(each for each in part.regions if each in here))
                 for part in wanted
             ]
             yield [part for part in cut if part.regions]
@@ -225,7 +229,7 @@ class Scanner:
         return resource_error(error, len(slices))
 
     def _frames(self, session: Session, slices: Sequence[FileSlice]) -> list[Any]:
-        opened = self._at_once([partial(session.frame, part.url) for part in slices])
+        opened = self._at_once([partial(session.frame, part.url, part.columns) for part in slices])
         frames = []
         predicates: dict[tuple[Region, ...], Any] = {}  # usually all slices have the same
         for part, frame in zip(slices, opened, strict=True):

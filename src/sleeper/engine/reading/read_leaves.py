@@ -26,7 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import shown_schema, to_arrow
+from sleeper.engine.arrow_schema import fields_in_files, shown_schema, to_arrow
+from sleeper.lookup.columns import BoundColumn
+from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.object_stores import ObjectStoreSettings
@@ -96,6 +99,35 @@ class TableReader:
 
         return verified_pages.VerifiedPages(self.lookup, self.arrow_schema)
 
+    def slices(
+        self, regions_by_file: Mapping[str, tuple[Region, ...]]
+    ) -> list[merged_scan.FileSlice]:
+        """Return what `scanner` reads: for each file its regions, all rows if there are none.
+
+        Raises:
+            DataDamaged: a file is missing or damaged.
+            StorageFailed: a file cannot be read.
+        """
+        from sleeper.engine.reading import merged_scan
+
+        names = [*regions_by_file]
+        columns: list[tuple[BoundColumn, ...] | None] = [None] * len(names)
+        if self.schema.last_id:
+            columns = self.lookup.at_once(
+                [partial(self.lookup.inspect, name, self._changed_columns) for name in names]
+            )
+        return [
+            merged_scan.FileSlice(self.files.url(name), regions_by_file[name], own)
+            for name, own in zip(names, columns, strict=True)
+        ]
+
+    def _changed_columns(
+        self, index: ParquetIndex, _: ReadRanges
+    ) -> tuple[BoundColumn, ...] | None:
+        found = tuple(index.columns(self.arrow_schema).values())
+        as_stored = all(each.is_as_stored and each.column.name == each.name for each in found)
+        return None if as_stored else found
+
 
 def open_table_reader(
     files: Objects,
@@ -115,7 +147,9 @@ def open_table_reader(
         stores: How DataFusion connects to buckets.
     """
     arrow_schema = to_arrow(schema)
-    lookup = LookupReader(files, ordered_by=(arrow_schema, schema.key_names))
+    lookup = LookupReader(
+        files, ordered_by=(arrow_schema, schema.key_names), fields=fields_in_files(schema)
+    )
     return TableReader(
         files=files,
         schema=schema,
@@ -341,7 +375,7 @@ def _merged(
     windows = verified_pages.read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:
         reading.pages.check(unchecked)
-        yield from reading.scanner.merge(_slices(reading, regions_by_file), columns)
+        yield from reading.scanner.merge(reading.slices(regions_by_file), columns)
         return
     for window in windows:
         cut = {
@@ -350,7 +384,7 @@ def _merged(
             if (inside := verified_pages.cut_regions(regions, window, reading.schema))
         }
         reading.pages.check(_unchecked(reading, cut, columns))
-        rows: Any = reading.scanner.merge(_slices(reading, cut), columns)
+        rows: Any = reading.scanner.merge(reading.slices(cut), columns)
         with closing(rows):
             yield from rows
 
@@ -389,14 +423,3 @@ def _regions_by_file(
 
 def _filenames(leaves: Sequence[LeafQuery]) -> set[str]:
     return {name for leaf in leaves for name in leaf.filenames}
-
-
-def _slices(
-    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
-) -> list[merged_scan.FileSlice]:
-    from sleeper.engine.reading import merged_scan
-
-    return [
-        merged_scan.FileSlice(reading.files.url(name), regions)
-        for name, regions in regions_by_file.items()
-    ]

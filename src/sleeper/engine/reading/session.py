@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from sleeper.errors import DataDamaged, SleeperError, StorageFailed, is_panic
 from sleeper.fork_guard import ForkGuard
+from sleeper.lookup.columns import BoundColumn
 from sleeper.model.object_stores import ObjectStoreSettings
 
 _SETTINGS = {
@@ -152,15 +153,24 @@ class Session:
         self._frames: OrderedDict[str, Any] = OrderedDict()
         self._lock = Lock()
 
-    def frame(self, url: str) -> Any:
-        """Return the DataFrame of one file; open files are reused."""
+    def frame(self, url: str, columns: Sequence[BoundColumn] | None = None) -> Any:
+        """Return the DataFrame of one file; open files are reused.
+
+        Args:
+            url: The file.
+            columns: The table's columns as the file has them; None if they are as in the schema.
+        """
         with self._lock:
             known = self._frames.get(url)
             if known is not None:
                 self._frames.move_to_end(url)
                 return known
         self._cache_page_index(url)
-        opened = self.open(url, self._arrow_schema)
+        opened = (
+            self.open(url, self._arrow_schema)
+            if columns is None
+            else self._open_changed(url, columns)
+        )
         with self._lock:
             self._frames[url] = opened
             while len(self._frames) > self._files_max:
@@ -187,6 +197,34 @@ class Session:
             file_extension="",
             schema=arrow_schema,
             file_sort_order=[self.order],
+        )
+
+    def _open_changed(self, url: str, columns: Sequence[BoundColumn]) -> Any:
+        """Return the DataFrame of a file that has columns otherwise than the table, or lacks some.
+
+        Keys are in it as in the table, so that it has the same order.
+        """
+        stored = [each for each in columns if each.default is None]
+        of_file = pa.schema(
+            [
+                pa.field(each.column.name, each.arrow_type, self._arrow_schema.field(n).nullable)
+                for n, each in enumerate(columns)
+                if each.default is None
+            ]
+        )
+        assert len(of_file) == len(stored)
+        module = datafusion()
+        return self.open(url, of_file).select(
+            *[
+                (
+                    module.lit(each.default).alias(each.name)
+                    if each.default is not None
+                    else column(each.column.name).alias(each.name)
+                    if each.wider is None
+                    else column(each.column.name).cast(each.wider).alias(each.name)
+                )
+                for each in columns
+            ]
         )
 
     def _location(self, url: str) -> str:

@@ -20,7 +20,6 @@ from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.memory_limit import check_room, shortages_as_errors
 from sleeper.engine.processing.aggregations import Overflow
 from sleeper.engine.processing.process import process
-from sleeper.engine.reading.merged_scan import FileSlice
 from sleeper.engine.reading.page_checksums import verify_pages
 from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.reading.regions import row_groups
@@ -101,12 +100,12 @@ def _compact(
 ) -> CompactionOutput:
     job = claimed.job
     rows_by_file = _verified(reading, claimed, check)
-    slices = []
+    regions_by_file = {}
     for each in job.inputs:
         regions = () if claimed.is_read_whole(each) else claimed.regions_of(each)
         if regions or claimed.is_read_whole(each):
-            slices.append(FileSlice(reading.files.url(each), regions))
-    batches: Any = reading.scanner.merge(slices)
+            regions_by_file[each] = regions
+    batches: Any = reading.scanner.merge(reading.slices(regions_by_file))
     chunks = taken_ahead(row_groups(batches, _CHUNK_ROWS), _CHUNKS_AHEAD, thread="sleeper-merge")
     merged = _CountedChunks(chunks, check)
     processed = process(
@@ -125,7 +124,6 @@ def _compact(
     reference = replace(
         written.reference(name, job.partition_id, reading.schema),
         sequence=claimed.sequence,
-        schema_id=claimed.schema_id,
     )
     return CompactionOutput(
         reference=reference, rows_read=merged.row_count, size_bytes=written.size_bytes

@@ -16,7 +16,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sleeper.engine.arrow_schema import columns_with_statistics
+from sleeper.engine.arrow_schema import columns_with_statistics, stored_schema
 from sleeper.engine.sketches.stored_sketch import SketchBuilder, sketch_place_bytes
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.writing.column_layout import file_layouts, pyarrow_options
@@ -177,6 +177,7 @@ class WrittenFile:
             partition_id=partition_id,
             row_count=self.row_count,
             size_bytes=self.size_bytes,
+            schema_id=schema.number,
             first_key=key_to_text(self.first_key, schema),
             last_key=key_to_text(self.last_key, schema),
         )
@@ -218,7 +219,9 @@ class DataFileWriter:
         self._output = SealedOutput(output)
         # pyarrow counts its position by itself, so our bytes must pass through its stream as well.
         self._stream = pa.PythonFile(self._output, mode="w")
-        self._arrow_schema = arrow_schema.with_metadata(FORMAT)
+        self._arrow_schema = (
+            stored_schema(schema) if schema.last_id else arrow_schema
+        ).with_metadata(FORMAT)
         self._parquet: Any = None
         self._sketch = SketchBuilder(schema)
         self._waiting: list[pa.Table] = []

@@ -21,6 +21,9 @@ TAIL_BYTES = 8
 """A file ends with the footer's length (four bytes, little-endian) and the magic."""
 
 REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
+_FIELD_ID = 9
+"""Parquet's number of the id in a schema element."""
+
 DICTIONARY_ENCODINGS = frozenset((2, 8))
 VALUE_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}
 """Bytes of a PLAIN value of INT32, INT64, FLOAT and DOUBLE, by physical type."""
@@ -59,12 +62,14 @@ class TopColumn(NamedTuple):
     Attributes:
         leaves: Numbers of its leaves in the file.
         schema_bytes: The bytes of its schema elements in the file, one item each.
+        field_id: The id of the table's field that it has; None in files without ids.
     """
 
     name: str
     leaves: range
     schema_bytes: tuple[bytes, ...]
     is_flat: bool
+    field_id: int | None = None
 
 
 class ColumnChunk(NamedTuple):
@@ -259,7 +264,11 @@ def _schema(data: bytes, elements: list[Any]) -> tuple[tuple[Leaf, ...], dict[st
         name = elements[first_element][4].decode()
         flat = at == first_element + 1 and elements[first_element].get(3, REQUIRED) != REPEATED
         columns[name] = TopColumn(
-            name, range(first_leaf, len(leaves)), tuple(raw[first_element:at]), flat
+            name,
+            range(first_leaf, len(leaves)),
+            tuple(raw[first_element:at]),
+            flat,
+            elements[first_element].get(_FIELD_ID),
         )
     if at != len(elements) or len(columns) != elements[0].get(5, 0):
         raise ValueError("its schema is not a tree of distinct columns")

@@ -7,13 +7,14 @@ rows, have its files only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
 from sleeper.engine.reading.read_leaves import TableReader, open_table_reader
 from sleeper.engine.writing.write_settings import WriteSettings
+from sleeper.errors import QueryInvalid
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
@@ -21,6 +22,7 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
 
 _TABLES_KEPT = 8
 
@@ -44,6 +46,27 @@ class TableFiles:
     processing: Processing
     temp_folder: Path | None
     stores: ObjectStoreSettings | None = field(default=None, compare=False)
+
+    def as_of(self, state: TableState, store: StateStore) -> TableFiles:
+        """Return what reads an old version, with the columns that the table had then.
+
+        Args:
+            state: The version.
+            store: The table's state.
+
+        Raises:
+            QueryInvalid: filters or aggregations of the table name columns of later.
+        """
+        schema = state.schema_then(self.schema, store.known())
+        if schema is self.schema:
+            return self
+        later = {*self.processing.needed_fields} - {*schema.names}
+        if later or (self.processing.needs_all_fields and schema.names != self.schema.names):
+            raise QueryInvalid(
+                f"filters, aggregations or the function of the table fit its columns of now, and "
+                f"not those of transaction {state.number}, {[*schema.columns]}: read a later one"
+            )
+        return replace(self, schema=schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

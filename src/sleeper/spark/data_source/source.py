@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -51,11 +52,18 @@ class TableSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the Spark schema of the rows to be read."""
-        return to_spark_schema(self.open_table().schema, self.columns())
+        return to_spark_schema(self._as_asked(self.open_table()).schema, self.columns())
+
+    def _as_asked(self, table: SparkTable) -> SparkTable:
+        """Return a table with the columns that it had in the version that is asked for."""
+        at = self.read_request(table).as_of
+        if at is None or not table.schema.last_id:
+            return table
+        return replace(table, table_files=table.table_files.as_of(table.store.at(at), table.store))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads one state of the table."""
-        table = self.open_table()
+        table = self._as_asked(self.open_table())
         arrow_schema = checked_spark_schema(schema, table.schema)
         return SparkTableReader(table, self.read_request(table), arrow_schema)
 

@@ -113,7 +113,6 @@ class ClaimedJob:
         hidden: Regions of deleted rows of the inputs, by file; only of files that have some.
         sequence: The number of the transaction that the job was planned at; deletions of rows up to
             it are applied to its output.
-        schema_id: The schema that it writes with.
         row_count: Rows of its inputs in the partition, about.
         size_bytes: The length of its inputs, as far as it is known.
     """
@@ -123,7 +122,6 @@ class ClaimedJob:
     whole_files: frozenset[str]
     claimed_ms: int
     sequence: int
-    schema_id: int
     row_count: int = 0
     size_bytes: int = 0
     hidden: Mapping[str, tuple[Region, ...]] = field(default_factory=dict)
@@ -197,7 +195,6 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         hidden=hidden,
         claimed_ms=int(claimed.timestamp() * 1000),
         sequence=state.number,
-        schema_id=state.schema_id,
         row_count=row_count,
         size_bytes=size_bytes,
     )

@@ -107,6 +107,7 @@ def plan_compactions(
     *,
     all_files: bool = False,
     only: Callable[[FileReference], bool] = lambda reference: True,
+    schema_id: int = 1,
     new_id: Callable[[], str],
 ) -> CompactionPlan:
     """Plan the compaction jobs of a table.
@@ -115,9 +116,10 @@ def plan_compactions(
         state: The table, with its references pushed down.
         settings: How files are chosen.
         all_files: Merge also the files that the strategy leaves out, including a single part of a
-            file, and a single file with deleted rows (CMP-8). Plan again when the jobs have ended,
-            until each leaf has one file.
+            file, and a single file with deleted rows or older columns (CMP-8). Plan again when the
+            jobs have ended, until each leaf has one file.
         only: Whether a reference may be compacted.
+        schema_id: The number of the schema that jobs write files by.
         new_id: Makes random ids of jobs. If not all jobs may be created, the ids decide which.
 
     Files with deleted rows are written anew, whatever the strategy says, once the table has a
@@ -140,7 +142,10 @@ def plan_compactions(
         groups, reason = _groups(free, len(here), settings)
         to_clean = [each for each in free if hidden_in(state, each.sequence, [leaf.region])]
         if all_files:
-            groups, reason = _with_the_rest(groups, free, reason, settings.batch_files, to_clean)
+            outdated = [each for each in free if (each.schema_id or 1) < schema_id]
+            groups, reason = _with_the_rest(
+                groups, free, reason, settings.batch_files, [*to_clean, *outdated]
+            )
         elif many_deletes:
             groups, reason = _with_the_deleted(groups, reason, settings.batch_files, to_clean)
         if groups and settings.store_files is not None:
@@ -223,14 +228,14 @@ def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
 
 
 def _with_the_rest(
-    groups: list[Files], free: Files, reason: str, batch_files: int, to_clean: Files
+    groups: list[Files], free: Files, reason: str, batch_files: int, to_renew: Files
 ) -> tuple[list[Files], str]:
     """Add groups for the remaining files (CMP-8).
 
-    A single whole file is not rewritten, unless it has deleted rows: then it is in `to_clean`.
+    A single whole file is not rewritten, unless it is one `to_renew`.
     """
     batches = _rest(groups, free, batch_files)
-    more = [batch for batch in batches if _changes_something(batch) or batch[0] in to_clean]
+    more = [batch for batch in batches if _changes_something(batch) or batch[0] in to_renew]
     if len(free) == 1 and not more:
         return groups, "it has one file already"
     return [*groups, *more], "all files were requested" if more else reason

@@ -18,7 +18,7 @@ class SetFormat(Transaction):
 
     Raises (from `check`):
         TableChanged: the table has this format already: another writer has set it; or files have
-            deleted rows, which readers of format 1 would show.
+            deleted rows, which readers of format 1 would show; or columns were changed.
     """
 
     format: int
@@ -37,6 +37,11 @@ class SetFormat(Transaction):
             raise TableChanged(
                 "files of the table have deleted rows, which readers of format 1 would show. "
                 "Nothing was changed. Compact it first (`sleeper compact NAME --all-files`)."
+            )
+        if state.schema_id > 1 and self.format < 2:
+            raise TableChanged(
+                "columns of the table were changed, which readers of format 1 do not know. Nothing "
+                "was changed. Make a table of format 1, and ingest the rows into it."
             )
 
     def fold(self, state: TableState, at: datetime) -> TableState:

@@ -67,7 +67,6 @@ class Folder:
             whole_files=frozenset(self.inputs if whole else ()),
             claimed_ms=now_ms,
             sequence=0,
-            schema_id=0,
         )
         return compact_files(self.reading, self.files, claimed, SETTINGS)
 
