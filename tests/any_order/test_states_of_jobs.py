@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -142,9 +142,8 @@ class ModelQueue:
 class ModelStores:
     """Stores whose queues tell the model."""
 
-    are_charged = False
-
     def __init__(self, inner: Any, world: StatesOfJobs) -> None:
+        self.are_charged = inner.are_charged
         self._inner, self.tracker, self.batcher = inner, inner.tracker, inner.batcher
         self._queues = {
             QueueName(kind.value): ModelQueue(inner.queue(QueueName(kind.value)), kind, world)
@@ -172,7 +171,7 @@ class StatesOfJobs(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.time, self.model, self.fault = START, Model(), "none"
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = self.new_folder()
         ids = count()
 
         def new_id() -> str:
@@ -187,8 +186,13 @@ class StatesOfJobs(RuleBasedStateMachine):
         self.inner = self.stores(new_id)
         self.model_stores = ModelStores(self.inner, self)
         self.jobs = self.jobs_of(timedelta(0))
+        self.client: Any = self.client_of_jobs()
         self.file = self.folder / "a.parquet"
         pq.write_table(pa.table({"id": ["x"]}, schema=SCHEMA), self.file)
+
+    def new_folder(self) -> Path:
+        """Return a folder for the jobs' file."""
+        return Path(tempfile.mkdtemp())
 
     def stores(self, new_id: Callable[[], str]) -> Any:
         """Return where queues and events are."""
@@ -198,6 +202,10 @@ class StatesOfJobs(RuleBasedStateMachine):
             sleep=lambda seconds: None,
             new_id=new_id,
         )
+
+    def client_of_jobs(self) -> Any:
+        """Return what users ask: the jobs of the instance, or of a server."""
+        return self.jobs
 
     def queue_settings(self) -> dict[QueueName, Any]:
         """How queues deliver."""
@@ -238,11 +246,11 @@ class StatesOfJobs(RuleBasedStateMachine):
             return
         try:
             if kind is JobKind.INGEST:
-                self.jobs.submit_ingest(name, self.file, job_id)
+                self.client.submit_ingest(name, self.file, job_id)
             elif kind is JobKind.QUERY:
-                self.jobs.submit_query(name, query_id=job_id)
+                self.client.submit_query(name, query_id=job_id)
             else:
-                self.jobs.submit_export(name, job_id)
+                self.client.submit_export(name, job_id)
         except (JobInvalid, QueryInvalid):  # the file is away, or the id another table's
             return
         table_id = self.instance.table(name).table_id
@@ -271,7 +279,7 @@ class StatesOfJobs(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(KINDS))
     def redrive(self, kind: JobKind) -> None:
-        self.jobs.redrive(kind.value)
+        self.client.redrive(kind.value)
 
     @rule(kind=st.sampled_from(KINDS))
     def delete_dead_letters(self, kind: JobKind) -> None:
@@ -347,6 +355,10 @@ class StatesOfJobs(RuleBasedStateMachine):
                     self.check(status, is_open=is_open)
                     assert listed[table_id, job_id] == status
                 self.check_without_table(kind, job_id, by_table, ended)
+            self.check_views(kind, listed)
+
+    def check_views(self, kind: JobKind, listed: Mapping[tuple[str, str], Any]) -> None:
+        """Compare what else shows the jobs of a kind."""
 
     def check(self, status: JobStatus | QueryStatus, *, is_open: bool) -> None:
         """Compare a state with the model."""
@@ -381,22 +393,22 @@ class StatesOfJobs(RuleBasedStateMachine):
             is_open = any(each not in ended for each in by_table[None])
             self.check(status, is_open=is_open)
         if isinstance(status, JobStatus):
-            assert self.jobs.wait(job_id, kind=kind, rest=lambda: False) == status
+            assert self.client.wait(job_id, kind=kind, rest=lambda: False) == status
 
     def listed(self, kind: JobKind) -> list[JobStatus] | list[QueryStatus]:
         """Return all jobs of a kind."""
         return (
-            [*self.jobs.list(kind=kind)]
+            [*self.client.list(kind=kind)]
             if kind is JobKind.INGEST
-            else [*self.jobs.queries(kind=kind)]
+            else [*self.client.queries(kind=kind)]
         )
 
     def status(self, kind: JobKind, job_id: str, table: str | None) -> JobStatus | QueryStatus:
         """Return the state of a job, by its table's id or none."""
         if kind is JobKind.INGEST:
-            return self.jobs.job(job_id, table=table)
-        status = self.jobs.query(job_id, kind=kind, table=table)
-        same = self.jobs.job(job_id, kind=kind, table=status.table_id)
+            return self.client.job(job_id, table=table)
+        status = self.client.query(job_id, kind=kind, table=table)
+        same = self.client.job(job_id, kind=kind, table=status.table_id)
         assert SAME_STATES[status.state] == {same.state} | SAME_STATES[status.state]
         assert same.is_over is over(status)
         return status
@@ -409,10 +421,14 @@ class StatesOfJobs(RuleBasedStateMachine):
         """The names of tables."""
         return {record.name for record in self.instance.tables()}
 
+    def pass_long(self) -> None:
+        """Let more time go by than any message is hidden for."""
+        self.time += timedelta(hours=20)
+
     def teardown(self) -> None:
         """Let all that lives be run by workers without a fault: then nothing is under way."""
         for _ in range(4):
-            self.time += timedelta(hours=20)
+            self.pass_long()
             for kind in KINDS:
                 self.work(kind, "none", 0)
         self.each_job_has_one_state()
