@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
+from typing import Protocol
 
+import boto3
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -102,17 +105,86 @@ class AskedTable:
     read: list[Read] = field(default_factory=list)
 
 
+class Results(Protocol):
+    """What queries and exports wrote into an instance.
+
+    Attributes:
+        url: The instance.
+        properties: What such an instance needs.
+    """
+
+    url: str
+    properties: dict[str, str]
+
+    def count(self) -> int:
+        """Return how many files there are."""
+        ...
+
+    def read(self, location: str) -> pa.Table:
+        """Read the file of a query, or the files of an export."""
+        ...
+
+
+class ResultsInFolder:
+    """Those of an instance in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url, self._folder = str(folder), folder
+        self.properties = {"sleeper.id": "kills"}
+
+    def count(self) -> int:
+        """Return how many files there are."""
+        patterns = ("query_results/*", "bulk_export/*/*")
+        return sum(1 for pattern in patterns for _ in self._folder.glob(pattern))
+
+    def read(self, location: str) -> pa.Table:
+        """Read the file of a query, or the files of an export."""
+        path = Path(location)
+        paths = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+        return pa.concat_tables(pq.read_table(each) for each in paths)
+
+
+class ResultsInBucket:
+    """Those of an instance in a bucket, read by Amazon's own client."""
+
+    def __init__(self, bucket: str) -> None:
+        self.url, self._bucket = f"s3://{bucket}/kills", bucket
+        self.properties = {"sleeper.id": bucket[:20], "sleeper.jobs.url": "sqs"}
+        self._s3 = boto3.client("s3")
+
+    def count(self) -> int:
+        """Return how many files there are."""
+        prefixes = ("kills/query_results/", "kills/bulk_export/")
+        return sum(1 for prefix in prefixes for _ in self._keys(prefix))
+
+    def read(self, location: str) -> pa.Table:
+        """Read the file of a query, or the files of an export."""
+        key = location.removeprefix(f"s3://{self._bucket}/")
+        keys = [key] if key.endswith(".parquet") else sorted(self._keys(f"{key}/part-"))
+        return pa.concat_tables(pq.read_table(BytesIO(self._body(each))) for each in keys)
+
+    def _keys(self, prefix: str) -> Iterator[str]:
+        pages = self._s3.get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
+            yield from (each["Key"] for each in page.get("Contents", ()))
+
+    def _body(self, key: str) -> bytes:
+        body: bytes = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+        return body
+
+
 class Asked:
     """An instance with two tables, and all that it was asked to do.
 
     Args:
-        folder: Where instance and input files are made.
+        folder: Where input files are made.
+        results: Reads what queries and exports wrote; it knows where the instance is.
         draw: Decides what is asked.
     """
 
-    def __init__(self, folder: Path, draw: random.Random) -> None:
-        sleeper.create_instance(folder / "instance", INSTANCE).close()
-        self.instance = sleeper.connect(folder / "instance")
+    def __init__(self, folder: Path, results: Results, draw: random.Random) -> None:
+        sleeper.create_instance(results.url, {**INSTANCE, **results.properties}).close()
+        self.instance = sleeper.connect(results.url)
         self.tables = {
             name: AskedTable(
                 self.instance.create_table(
@@ -122,7 +194,7 @@ class Asked:
             for name, own in TABLES.items()
         }
         self.nonsense: list[str] = []
-        self._results = folder / "instance"
+        self.results = results
         self._inputs = folder / "inputs"
         self._inputs.mkdir()
         self._draw = draw
@@ -135,10 +207,7 @@ class Asked:
     def progress(self) -> tuple[int, int]:
         """Return the last commits of jobs, added up, and how many results there are."""
         last = (each.table.state().jobs.last for each in self.tables.values())
-        results = (
-            self._results.glob(pattern) for pattern in ("query_results/*", "bulk_export/*/*")
-        )
-        return sum(job.number for job in last if job), sum(1 for each in results for _ in each)
+        return sum(job.number for job in last if job), self.results.count()
 
     def ask(self, waiting_max: int) -> None:
         """Ask for jobs of kinds whose queues have fewer messages."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
@@ -96,7 +94,7 @@ class Found:
         """Check that a result is a version of the table, no older than the question."""
         status = self._jobs.query(read.job_id, kind=read.kind)
         (location,) = status.locations
-        rows = read_rows(Path(location))
+        rows = self._asked.results.read(location)
         shown = jobs_with_rows(rows, read.low, read.high)
         number = max([read.floor, *(commits[job] for job in shown)])
         version = {
@@ -135,9 +133,3 @@ def jobs_with_rows(rows: pa.Table, low: int = 0, high: int = KEYS) -> set[int]:
     numbers = np.unique(rows["job"].to_numpy())
     assert np.array_equal(rows["id"].to_numpy(), ids_of(numbers, low, high))
     return set(numbers.tolist())
-
-
-def read_rows(location: Path) -> pa.Table:
-    """Read the file of a query, or the files of an export."""
-    paths = sorted(location.glob("part-*.parquet")) if location.is_dir() else [location]
-    return pa.concat_tables(pq.read_table(path) for path in paths)

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from sleeper.interfaces.cli.stderr import EXIT_TERMINATED
-from tests.any_order.killed_serve.asked import Asked
+from tests.any_order.killed_serve.asked import Asked, Results, ResultsInBucket, ResultsInFolder
 from tests.any_order.killed_serve.found import Found
 from tests.any_order.killed_serve.served import Served, processes_of, wait_until
+from tests.contracts.s3_server import aws_endpoint, s3_credentials, s3_server
 from tests.soak import FIRST_SEED, SOAK, tries
 
-KILLS = tries(4, soak=500)
+__all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
+
+KILLS = {"in_folder": tries(4, soak=500), "in_bucket": tries(2, soak=100)}
 WAITING_MAX = tries(3, soak=6)
 GONE_S = 20.0  # workers look once a second, and have five seconds then; the machine is busy
 ASKED_CODES = (0, -signal.SIGTERM, EXIT_TERMINATED)  # the last two before it could listen
@@ -103,8 +106,21 @@ class Kills:
             time.sleep(min(STEP_S, max(0.0, left_s)))
 
 
+@pytest.fixture
+def in_folder(tmp_path: Path) -> Results:
+    """An instance in a folder, whose jobs are in SQLite."""
+    return ResultsInFolder(tmp_path / "instance")
+
+
+@pytest.fixture
+def in_bucket(s3_server, aws_endpoint) -> Results:
+    """An instance in a bucket of a server, whose jobs are in SQS and DynamoDB there."""
+    return ResultsInBucket(s3_server.new_bucket())
+
+
 @pytest.mark.soak
-def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", KILLS)
+def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path, place, request) -> None:
     """
     Given jobs of every kind under way, when serve or any of its processes is killed at any moment,
     or asked to end, then no process is left, and in the end each job is finished, each of its rows
@@ -112,14 +128,14 @@ def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
     """
     draw = random.Random(FIRST_SEED)
     log = tmp_path / "serve.log"
-    asked = Asked(tmp_path, draw)
+    asked = Asked(tmp_path, request.getfixturevalue(place), draw)
     found = Found(asked)
     kills = Kills(asked, draw, log)
     begun = time.monotonic()
     overdue_s = 0.0
     with asked.instance, ExitStack() as started:
         first = iter(FIRST_LIVES)
-        while kills.counts.total() < KILLS:
+        while kills.counts.total() < KILLS[place]:
             children = ("child",) * draw.randrange(6)
             kills.live(kills.start(started), next(first, (*children, draw.choice(ENDS))))
             overdue_s = max(overdue_s, found.overdue_s())
@@ -140,7 +156,7 @@ def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
     took_s = time.monotonic() - begun
     print(  # noqa: T201 - pytest -rP shows how much was tried
-        f"seed {FIRST_SEED}: {kills.counts.total()} kills {dict(kills.counts)} of serve in"
+        f"{place}, seed {FIRST_SEED}: {kills.counts.total()} kills {dict(kills.counts)} of serve in"
         f" {killing_s:.0f} s, all in {took_s:.0f} s; jobs {dict(asked.kinds())}, {rows:,} rows;"
         f" compactions {dict(compactions)};"
         f" the last process was gone {kills.longest_s:.1f} s after its serve,"
