@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper
+from sleeper.errors import QueryInvalid
 
 SCHEMA = pa.schema([("sensor", pa.string()), ("hour", pa.int64()), ("value", pa.float64())])
 ROWS = [
@@ -55,6 +56,18 @@ def test_a_whole_key_after_a_range_of_the_same_table():
 def test_a_later_field_alone(readings):
     """{field: value} may leave out the first one; partitions and pages are still skipped."""
     assert readings.query(key={"hour": 7}).to_pylist() == [row for row in ROWS if row["hour"] == 7]
+
+
+@pytest.mark.parametrize(
+    "key", [("b", None), {"sensor": None}, {"sensor": None, "hour": 7}, [None]]
+)
+@pytest.mark.parametrize("more", [{}, {"where": "value > 0"}], ids=["alone", "where"])
+def test_none_is_no_value_of_a_key(readings, key, more):
+    """It does not stand for any value: a field that may have any is left out."""
+    with pytest.raises(QueryInvalid, match=r"None is not a value for key field '(hour|sensor)'"):
+        readings.query(key=key, **more).to_pylist()
+    with pytest.raises(QueryInvalid, match="None is not a value for key field"):
+        readings.count(key=key, **more)
 
 
 def test_many_keys_come_in_key_order_each_once(readings):

@@ -277,6 +277,20 @@ class TestRefusals:
         table.delete(prefix={"a": ""}, range={"b": (None, 2)})
         assert table.count() == 0
 
+    @pytest.mark.parametrize("key", [("x", None), {"a": "x", "b": None}, {"b": None}, (None, 1)])
+    def test_a_key_with_a_null(self, tmp_path, key):
+        """Given a key of which a value is missing by mistake, it is not any value that is meant."""
+        instance = sleeper.connect(tmp_path / "pairs", create=True)
+        schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
+        table = instance.create_table("t", schema, row_keys=["a", "b"])
+        table.upgrade()
+        table.ingest([{"a": "x", "b": 1}, {"a": "y", "b": 1}])
+
+        with pytest.raises(QueryInvalid, match="None is not a value for key field"):
+            table.delete(key=key)
+
+        assert table.count() == 2
+
     @pytest.mark.parametrize(
         ("keys", "says"),
         [

@@ -139,8 +139,13 @@ def canonical_range(
 
 
 def exact_range(field: Field, value: Any) -> Range:
-    """Return the canonical range that contains only `value`."""
-    return canonical_range(field, value, value, max_inclusive=True)
+    """Return the canonical range that contains only `value`.
+
+    Raises:
+        QueryInvalid: it is not a value of the field; None is none.
+    """
+    known = checked_value(field, value)
+    return canonical_range(field, known, known, max_inclusive=True)
 
 
 def prefix_range(field: Field, prefix: object) -> Range:
