@@ -9,7 +9,7 @@ Rows that are added later stay, whatever their keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,7 @@ class RowDeletion(NotebookHtml):
 
 def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:
     """Delete the rows inside of regions (`Table.delete`)."""
-    if len(regions) > REGIONS_MAX:
-        raise BadRequest(
-            f"these are {len(regions):,} keys and ranges, and one deletion may have "
-            f"{REGIONS_MAX:,}: delete them in parts, with a compaction between them, or by ranges"
-        )
+    check_few(regions)
     known = table.store.state()  # the commit looks for newer entries, so nothing else need do it
     if known.format < 2:
         known = table.store.refresh()
@@ -61,12 +57,33 @@ def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:
     return RowDeletion(transaction=state.number, regions=len(regions))
 
 
+def check_few(*given: object) -> None:
+    """Check how many keys or regions one deletion has, as far as they can be counted.
+
+    To make regions of all that a request can hold takes many seconds.
+
+    Raises:
+        BadRequest: they are too many.
+    """
+    for each in given:
+        if isinstance(each, str | bytes) or not isinstance(each, Sized):
+            continue  # no list: it is refused by what it is, or counted when it is read
+        if len(each) > REGIONS_MAX:
+            raise BadRequest(
+                f"these are {len(each):,} keys and ranges, and one deletion may have "
+                f"{REGIONS_MAX:,}: delete them in parts, with a compaction between them, or by "
+                "ranges"
+            )
+
+
 def deleted_regions(table: OpenTable, **asked: Any) -> list[Region]:
     """Return the regions that arguments of `Table.delete` ask for, without empty ones.
 
     Raises:
         QueryInvalid: they do not fit the schema, or one region is the whole key space.
+        BadRequest: they are too many.
     """
+    check_few(asked["keys"], asked["regions"])
     regions = regions_asked_for(table.schema, table.arrow_schema, **asked)
     if whole_region(table.schema) in regions:
         raise QueryInvalid(

@@ -99,7 +99,7 @@ def checked_format(as_: object) -> PublishedFormat:
     for known in FORMATS:
         if as_ == known and known in LOGS:
             return known
-    raise BadRequest(f"a table is published as {' or '.join(LOGS)}, not {as_!r}")
+    raise BadRequest(f"a table is published as {' or '.join(LOGS)}, not {as_!r:.100}")
 
 
 def publish(table: OpenTable, as_: object, *, make_clean: bool = False) -> PublishResult:

@@ -37,10 +37,18 @@ def test_a_table_is_published_shown_and_unpublished(client):
     assert after == {"publications": []}
 
 
-@pytest.mark.parametrize("body", [{}, {"as": "hudi"}, {"as": 1}, {"as": "delta", "other": 1}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({}, {"as": "hudi"}, {"as": 1}, {"as": "delta", "other": 1}, {"as": "delta\0"}),
+        *({"as": "x" * 100_000}, {"as": "delta", "makeClean": 1}, {"as": ["delta"]}, [], None),
+    ],
+    ids=lambda body: str(body)[:30],
+)
 def test_what_is_no_format_is_refused(client, body):
-    """Given such a body, then nothing is published."""
+    """Given such a body, then nothing is published, and the answer does not repeat all of it."""
     answer = client.post(f"{PATH}/publish", json=body)
 
     assert answer.status_code == 400
+    assert len(answer.content) < 2_000
     assert client.get(f"{PATH}/publications").json() == {"publications": []}

@@ -211,6 +211,65 @@ def test_values_are_those_of_the_command_line():
     assert wrong == [400, 400, 400, 400]
 
 
+class TestDeletions:
+    """POST /sleeper/tables/TABLE/delete."""
+
+    @pytest.fixture(autouse=True)
+    def upgraded(self, table):
+        table[0].upgrade()
+
+    @pytest.mark.parametrize("name", ["key", "keys", "range", "regions", "prefix"])
+    @pytest.mark.parametrize(
+        "value",
+        [
+            *(None, True, 7, 1.5, "\ud800", [None], [[]], [{}], [["a", 1]], [{"n": 1}]),
+            *({}, {"id": None}, {"id": 7}, {"id": ["b", "a"]}, {"id": [None, None]}),
+            *({"id": {"min": None}}, {"id": {"bogus": 1}}, {"id": ["a", 1, "b", 0]}, {"n": [1, 2]}),
+        ],
+        ids=str,
+    )
+    def test_of_another_form_are_refused(self, client, table, name, value):
+        """Given what says no rows of the table, or all of them, nothing is deleted."""
+        before = table[0].refresh()
+
+        answer = client.post(
+            "/sleeper/tables/t/delete",
+            content=json.dumps({name: value}),
+            headers={"Content-Type": "application/json"},
+        )
+
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["class"] in ("QueryInvalid", "BadRequest")
+        assert table[0].refresh() == before
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            *(b"", b"null", b"[]", b"7", b"{", b"\0", b'{"key": "k01", "where": "n = 1"}'),
+            *(b'{"key": "\xe9"}', b'{"key": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+            *(b'{"key": "k01", "keys": ["k01"]}', b'{"key": ' + b"9" * 10_000 + b"}", b'{"k": 1}'),
+        ],
+        ids=lambda content: content[:30].decode("latin-1"),
+    )
+    def test_that_are_no_such_document_are_refused(self, client, table, content):
+        """Given other JSON, other bytes, or several ways to say which rows, nothing is deleted."""
+        before = table[0].refresh()
+        headers = {"Content-Type": "application/json"}
+
+        answer = client.post("/sleeper/tables/t/delete", content=content, headers=headers)
+
+        assert answer.status_code == 400
+        assert table[0].refresh() == before
+
+    @pytest.mark.parametrize("name", ["keys", "regions"])
+    def test_of_very_many_keys_are_refused_before_one_is_read(self, client, name):
+        """Given a hundred thousand of what is none, they are counted, and not looked at."""
+        answer = client.post("/sleeper/tables/t/delete", json={name: [None] * 100_000})
+
+        assert answer.status_code == 400
+        assert "these are 100,000 keys and ranges" in answer.json()["detail"]
+
+
 class TestUploads:
     """POST /sleeper/tables/TABLE/rows."""
 

@@ -37,6 +37,7 @@ from sleeper.interfaces.rest.json_values import (
 from sleeper.interfaces.rest.problems import wrong_form
 from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.model.schema import Schema
+from sleeper.tables.delete_rows import check_few
 
 Call = Callable[[ServedInstance], Answer]
 """A question whose arguments are given."""
@@ -69,6 +70,7 @@ def count(served: ServedInstance, *, table: str, body: Question) -> Answer:
 def delete(served: ServedInstance, *, table: str, body: Deletion) -> Answer:
     """Delete rows."""
     opened = served.table(table)
+    check_few(body.keys, body.regions)
     done = opened.delete(**asked_of(opened.schema, body))
     return Answer(media_type=_JSON, body=json_text(done))
 
