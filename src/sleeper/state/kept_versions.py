@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sleeper.errors import VersionNotFound
+from sleeper.state.stored_times import last_number
 from sleeper.state.table_state import TableState
 
 
@@ -85,22 +86,14 @@ def number_at(
     newest_at = time_of(newest.number) if newest.at is None else newest.at
     if newest_at is not None and newest_at <= time:
         return newest.number
-    step, low, high = 1, newest.number - 1, newest.number
     times = {newest.number: newest_at}
 
-    def is_later(number: int) -> bool:
-        times[number] = time_of(number)
-        at = times[number]
-        return at is not None and time < at
+    def is_early(number: int) -> bool:
+        at = times[number] = time_of(number)
+        return at is None or at <= time
 
-    while low > 0 and is_later(low):
-        low, high, step = max(low - step, 0), low, step * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_later(middle):
-            high = middle
-        else:
-            low = middle
+    low = last_number(newest.number - 1, is_early)
+    high = low + 1
     if low > 0 and times.get(low) is not None:
         return low
     if or_none and high == 1 and times[high] is not None:

@@ -6,6 +6,7 @@ too early: the version before it was the newest one for longer than the date say
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from sleeper.model.schema import Schema
@@ -56,12 +57,24 @@ def last_stored_before(time: datetime, newest: int, log: TransactionLog) -> int:
         stored = log.stored_at(number)
         return stored is not None and stored < time
 
+    return last_number(newest, is_before)
+
+
+def last_number(newest: int, is_early: Callable[[int], bool]) -> int:
+    """Return the last number up to `newest` that is early; 0, which is not looked at, if none is.
+
+    What is near the newest is found by few looks: about 2 log2(n) for n numbers after it.
+
+    Args:
+        newest: The last number that may be.
+        is_early: True up to some number, and false for each after it.
+    """
     step, low, high = 1, newest, newest + 1
-    while low > 0 and not is_before(low):
+    while low > 0 and not is_early(low):
         low, high, step = max(low - step, 0), low, step * 2
     while high - low > 1:
         middle = (low + high) // 2
-        if is_before(middle):
+        if is_early(middle):
             low = middle
         else:
             high = middle

@@ -13,8 +13,8 @@ BUGS = (
         name="version-after-its-time",
         breaks="A table as of the time of a transaction is the table before it.",
         module="state/kept_versions.py",
-        right="return at is not None and time < at",
-        wrong="return at is not None and time <= at",
+        right="return at is None or at <= time",
+        wrong="return at is None or at < time",
         tests=("tests/stories/test_history.py",),
     ),
     Bug(

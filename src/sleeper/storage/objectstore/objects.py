@@ -259,15 +259,11 @@ class BucketObjects:
 
     def read(self, key: str) -> bytes | None:
         """Get an object."""
-        name = self._opened(key)
-        try:
+
+        def get(name: str) -> bytes:
             return self.client.call(lambda store: bytes(obstore().get(store, name).bytes()))
-        except FileNotFoundError as error:
-            if is_missing_bucket(error):
-                raise self._read_failure(error, key) from error
-            return None
-        except vendor_errors() as error:
-            raise self._read_failure(error, key) from error
+
+        return self._none_if_absent(key, get)
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Get parts of an object in parallel; ranges that are near share a request."""
@@ -327,15 +323,7 @@ class BucketObjects:
 
     def stored_at(self, key: str) -> datetime | None:
         """Ask for the object's head."""
-        name = self._opened(key)
-        try:
-            return self._modified(name)
-        except FileNotFoundError as error:
-            if is_missing_bucket(error):
-                raise self._read_failure(error, key) from error
-            return None
-        except vendor_errors() as error:
-            raise self._read_failure(error, key) from error
+        return self._none_if_absent(key, self._modified)
 
     def open_output(self, key: str) -> BucketOutput:
         """Open a stream that is uploaded in parts; the store joins them when it is closed."""
@@ -437,6 +425,18 @@ class BucketObjects:
         """Return an object's name, after opening the store, which may raise our own errors."""
         self.client.store()
         return self._name(key)
+
+    def _none_if_absent(self, key: str, ask: Callable[[str], T]) -> T | None:
+        """Return what the store says of an object, given its name; None if there is no object."""
+        name = self._opened(key)
+        try:
+            return ask(name)
+        except FileNotFoundError as error:
+            if is_missing_bucket(error):
+                raise self._read_failure(error, key) from error
+            return None
+        except vendor_errors() as error:
+            raise self._read_failure(error, key) from error
 
     def _absence(self, error: Exception, key: str) -> StorageFailed:
         if is_missing_bucket(error):
