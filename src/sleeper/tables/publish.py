@@ -35,7 +35,6 @@ from sleeper.errors import BadRequest, CommitContended, NothingToPublish, Versio
 from sleeper.html.values import NotebookHtml
 from sleeper.lookup.parquet.file_end import range_reader, read_file_end
 from sleeper.model import paths
-from sleeper.model.queries import NOT_GIVEN
 from sleeper.state.file_references import FileReferences
 from sleeper.state.plans.publish import (
     FORMATS,
@@ -294,18 +293,7 @@ def _is_united(table: OpenTable, state: TableState) -> bool:
     """
     if table.reader.processing.is_identity:
         return True
-    query = checked_query(
-        table.schema,
-        key=NOT_GIVEN,
-        keys=NOT_GIVEN,
-        range=NOT_GIVEN,
-        regions=NOT_GIVEN,
-        prefix=NOT_GIVEN,
-        where=None,
-        limit=None,
-        columns=[table.schema.names[0]],
-        ordered=False,
-    )
+    query = checked_query(table.schema, columns=[table.schema.names[0]], ordered=False)
     with query.rows(table, state) as rows:
         return rows.count() == sum(each.rows for each in state.files.totals().values())
 

@@ -96,17 +96,17 @@ class Query:
 def checked_query(
     schema: Schema,
     *,
-    key: object,
-    keys: Any,
-    range: RegionRequest | NotGiven,  # noqa: A002 - the field's own word
-    regions: Iterable[RegionRequest] | NotGiven,
-    prefix: Mapping[str, str | bytes] | NotGiven,
-    where: str | None,
-    limit: int | None,
-    columns: Sequence[str] | None,
-    ordered: bool,
+    key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+    where: str | None = None,
+    limit: int | None = None,
+    columns: Sequence[str] | None = None,
+    ordered: bool = True,
 ) -> Query:
-    """Return the query that arguments of `Table.query` ask for.
+    """Return the query that arguments of `Table.query` ask for; of all rows without any.
 
     Raises:
         QueryInvalid: they do not fit each other, or the schema.

@@ -20,7 +20,7 @@ from sleeper.model.jobs.attempts import (
 )
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind
-from sleeper.model.jobs.statuses import in_order, rate
+from sleeper.model.jobs.statuses import in_order, rate, seconds_between
 
 
 class QueryState(StrEnum):
@@ -84,9 +84,7 @@ class QueryStatus(NotebookHtml):
     @property
     def rows_per_s(self) -> float | None:
         """Rows published a second."""
-        if self.started is None or self.finished is None:
-            return None
-        return rate(self.rows, (self.finished - self.started).total_seconds())
+        return rate(self.rows, seconds_between(self.started, self.finished))
 
 
 def query_status(events: Iterable[JobEvent]) -> QueryStatus:

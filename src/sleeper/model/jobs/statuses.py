@@ -163,9 +163,7 @@ class JobRun(NotebookHtml):
     @property
     def seconds(self) -> float | None:
         """How long it ran, from its start to its end."""
-        if self.started is None or self.finished is None:
-            return None
-        return (self.finished - self.started).total_seconds()
+        return seconds_between(self.started, self.finished)
 
     @property
     def rows_read_per_s(self) -> float | None:
@@ -247,6 +245,11 @@ class JobStatus(NotebookHtml):
     def is_unfinished(self) -> bool:
         """True while something may still come of it, or of one of its runs (rule TRK-7)."""
         return not self.is_over or any(run.state.is_run_in_progress for run in self.runs)
+
+
+def seconds_between(started: datetime | None, finished: datetime | None) -> float | None:
+    """Return how long something ran; None when it has not ended, or its start is unknown."""
+    return None if started is None or finished is None else (finished - started).total_seconds()
 
 
 def rate(count: int | None, seconds: float | None) -> float | None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from sleeper.html.values import NotebookHtml
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.kinds import JobKind
-from sleeper.model.jobs.statuses import rate
+from sleeper.model.jobs.statuses import rate, seconds_between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,7 @@ class TaskStatus(NotebookHtml):
     @property
     def seconds(self) -> float | None:
         """How long it ran."""
-        if self.started is None or self.finished is None:
-            return None
-        return (self.finished - self.started).total_seconds()
+        return seconds_between(self.started, self.finished)
 
     @property
     def rows_read_per_s(self) -> float | None:

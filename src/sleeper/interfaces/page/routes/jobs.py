@@ -13,7 +13,7 @@ from sleeper.interfaces.page.rendering import first, path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
 from sleeper.model.jobs.kinds import ANSWERS, JobKind
 from sleeper.model.jobs.query_statuses import QueryStatus
-from sleeper.model.jobs.statuses import JobState, JobStatus
+from sleeper.model.jobs.statuses import JobState, JobStatus, seconds_between
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -97,15 +97,12 @@ def _job_line(status: JobStatus) -> dict[str, Any]:
 
 
 def _query_line(status: QueryStatus) -> dict[str, Any]:
-    seconds = None
-    if status.started is not None and status.finished is not None:
-        seconds = (status.finished - status.started).total_seconds()
     return {
         "id": status.query_id,
         "table_id": status.table_id,
         "state": status.state.value,
         "updated": status.updated,
         "rows": status.rows,
-        "seconds": seconds,
+        "seconds": seconds_between(status.started, status.finished),
         "reasons": status.errors[:3],
     }
