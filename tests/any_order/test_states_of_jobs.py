@@ -294,7 +294,7 @@ class StatesOfJobs(RuleBasedStateMachine):
     @rule(
         kind=st.sampled_from(KINDS),
         fault=st.sampled_from(["none", "none", "fails", "fails once", "killed", "unread"]),
-        ahead_s=st.sampled_from([0, 0, -50, 50, -86_400 * 2]),
+        ahead_s=st.sampled_from([0, 0, -50, 50, -86_400 * 2, -86_400 * 2_000]),
     )
     def work(self, kind: JobKind, fault: str, ahead_s: int) -> None:
         jobs: Any = _Process(self.instance, self.jobs_of(timedelta(seconds=ahead_s)))

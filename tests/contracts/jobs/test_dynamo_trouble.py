@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
@@ -24,6 +24,7 @@ from sleeper.storage.aws.jobs.dynamo_batcher_store import (
 )
 from sleeper.storage.aws.jobs.dynamo_tracker import (
     BATCHER_JOBS,
+    QUERY_STATES,
     SUBMITTED_FILES,
     DynamoTracker,
     job_lookup,
@@ -483,3 +484,47 @@ def test_a_job_that_lost_its_files_is_forgotten(dynamo, tables):
     assert store.unsent() == []
     jobs = dynamo.scan(TableName=tables.name(BATCHER_JOBS))["Items"]
     assert [item["EntryKind"]["S"] for item in jobs] == ["file flights/a"]
+
+
+@pytest.mark.parametrize("years", [-20, 20])
+def test_events_of_a_clock_that_is_years_wrong_are_kept(dynamo, years):
+    """A worker's clock says when things happened, and the server's how long they are kept."""
+    prefix = f"sleeper-{new_id()}-"
+    tables = DynamoTables(lambda: dynamo, prefix, pause=pause, new_id=new_id)
+    wrong, right = Clock(), Clock()
+    right.time = datetime.now(UTC)
+    wrong.time = right.time + timedelta(days=365 * years)
+    worker = DynamoTracker(tables, now=wrong.now, pause=pause)
+    happened = event("j", at=wrong.time)
+    begun = task_event("w", at=wrong.time)
+
+    worker.record([happened, begun], expires=wrong.time + timedelta(days=7))
+
+    for clock in (right, wrong):
+        again = DynamoTables(lambda: dynamo, prefix, pause=pause, new_id=new_id)
+        reader = DynamoTracker(again, now=clock.now, pause=pause)
+        assert reader.events_of_job(JobKind.INGEST, "j") == [happened]
+        assert [*reader.jobs(INGESTS)] == [[happened]]
+        assert [*reader.tasks(JobKind.INGEST)] == [[begun]]
+    # the server deletes nothing before a week is over
+    name = tables.name(job_lookup(JobKind.INGEST))
+    (entry,) = dynamo.scan(TableName=name)["Items"]
+    kept = int(entry["ExpiryDate"]["N"]) - right.time.timestamp()
+    assert kept >= timedelta(days=7).total_seconds() - 5
+    assert years > 0 or kept <= timedelta(days=7).total_seconds() + 60
+
+
+def test_a_query_of_a_clock_that_is_years_behind_is_found_by_clients(dynamo):
+    """Upstream's clients read an item of their own, which is kept as long."""
+    prefix = f"sleeper-{new_id()}-"
+    tables = DynamoTables(lambda: dynamo, prefix, pause=pause, new_id=new_id)
+    clock = Clock()
+    clock.time = datetime.now(UTC) - timedelta(days=5_000)
+    worker = DynamoTracker(tables, now=clock.now, pause=pause)
+
+    worker.record(
+        [event("q", kind=JobKind.QUERY, at=clock.time)], expires=clock.time + timedelta(days=7)
+    )
+
+    (item,) = dynamo.scan(TableName=tables.name(QUERY_STATES))["Items"]
+    assert int(item["expiryDate"]["N"]) > datetime.now(UTC).timestamp() + 86_400

@@ -13,6 +13,22 @@ STORY = ("tests/stories/test_a_table_with_its_log_in_dynamodb.py",)
 
 BUGS = (
     Bug(
+        name="expiry-by-the-workers-clock",
+        breaks="A worker whose clock is years behind writes events that expire at once.",
+        module="storage/aws/jobs/dynamo_tracker.py",
+        right="        return expires + max(timedelta(0), self._time() - self._now())",
+        wrong="        return expires + min(timedelta(0), self._time() - self._now())",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="hidden-by-the-readers-clock",
+        breaks="A reader whose clock is years ahead sees no event.",
+        module="storage/aws/jobs/dynamo_tracker.py",
+        right="        return self._tables.last_answer or self._now()",
+        wrong="        return max(self._tables.last_answer or self._now(), self._now())",
+        tests=TROUBLE,
+    ),
+    Bug(
         name="unfinished-job-sent",
         breaks="A job is sent while files are still put into it.",
         module="storage/aws/jobs/dynamo_batcher_store.py",

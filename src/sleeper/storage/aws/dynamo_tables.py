@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from itertools import islice
 from threading import Lock
 from typing import Any, Final
@@ -67,6 +68,7 @@ def make_tables(
     tables: Mapping[str, DynamoTable],
     pause: Callable[[int], None],
     owner: str | None,
+    noted: Callable[[Any], Any],
 ) -> None:
     """Make tables that are missing, and wait until all can be used.
 
@@ -75,16 +77,17 @@ def make_tables(
         tables: The tables, by their full names.
         pause: Waits before another look, given how many there were.
         owner: The URL of the instance, which they have as a tag; None for no tag.
+        noted: Gets what DynamoDB says of each table.
     """
     tag = {"Key": OWNER_TAG, "Value": owner_tag_value(owner or "")}
     tags = {} if owner is None else {"Tags": [tag]}
     for name, table in tables.items():
-        if _status(client, name) is None:
+        if _described(client, name) is None:
             with _unless("ResourceInUseException", "make", name):  # somebody else makes it
                 client.create_table(**_creation(name, table), **tags)
                 logger.info("made table %s", name)
     for name, table in tables.items():
-        _wait_until_active(client, name, pause)
+        noted(_wait_until_active(client, name, pause))
         if table.expiry is not None:
             _turn_on_expiry(client, name, table.expiry)
 
@@ -150,10 +153,11 @@ def _schema(key: Keys) -> list[Mapping[str, str]]:
     ]
 
 
-def _wait_until_active(client: Any, name: str, pause: Callable[[int], None]) -> None:
+def _wait_until_active(client: Any, name: str, pause: Callable[[int], None]) -> Any:
     for _ in range(_ACTIVE_ATTEMPTS_MAX):
-        if _status(client, name) == "ACTIVE":
-            return
+        found = _described(client, name)
+        if found is not None and found["Table"]["TableStatus"] == "ACTIVE":
+            return found
         pause(_ACTIVE_PAUSE)
     raise StorageFailed(
         f"cannot use table {name}: it is not active, a minute after it was made. Try again later."
@@ -171,10 +175,11 @@ def _turn_on_expiry(client: Any, name: str, attribute: str) -> None:
             )
 
 
-def _status(client: Any, name: str) -> str | None:
+def _described(client: Any, name: str) -> Any:
+    """Return what DynamoDB says of a table; None if there is none."""
     try:
         with _unless(None, "read", name):
-            return str(client.describe_table(TableName=name)["Table"]["TableStatus"])
+            return client.describe_table(TableName=name)
     except ObjectNotFound:
         return None
 
@@ -265,6 +270,12 @@ class DynamoTables:
         self._pause, self._new_id, self._owner = pause, new_id, owner
         self._made: set[DynamoTable] = set()
         self._lock = Lock()
+        self._last_answer: datetime | None = None
+
+    @property
+    def last_answer(self) -> datetime | None:
+        """When the server answered last, by its own clock, to the second; None if it said none."""
+        return self._last_answer
 
     def name(self, table: DynamoTable) -> str:
         """Return a table's full name."""
@@ -274,7 +285,7 @@ class DynamoTables:
         """Make tables that are missing, and wait until they can be used."""
         with self._lock:
             missing = {self.name(each): each for each in tables if each not in self._made}
-            make_tables(self._client(), missing, self._pause, self._owner)
+            make_tables(self._client(), missing, self._pause, self._owner, self._noted)
             self._made.update(tables)
 
     def other_keys(self, table: DynamoTable) -> str | None:
@@ -502,7 +513,9 @@ class DynamoTables:
     def _transact(self, parts: Sequence[Item], token: str) -> list[str] | None:
         """Write parts; return None, or a code for each if they are to be sent again."""
         try:
-            self._client().transact_write_items(TransactItems=list(parts), ClientRequestToken=token)
+            client = self._client()
+            request = {"TransactItems": list(parts), "ClientRequestToken": token}
+            self._noted(client.transact_write_items(**request))
         except vendor_errors() as error:
             code = error_code(error)
             if code in _PASSING:
@@ -533,9 +546,17 @@ class DynamoTables:
 
     def _call(self, operation: str, verb: str, table: DynamoTable, **request: Any) -> Any:
         try:
-            return getattr(self._client(), operation)(**request)
+            return self._noted(getattr(self._client(), operation)(**request))
         except vendor_errors() as error:
             raise self._failure(error, verb, table) from error
+
+    def _noted(self, answer: Any) -> Any:
+        """Note when the server answered, and return the answer."""
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        if date is not None:
+            with suppress(ValueError):  # a proxy has its own ideas
+                self._last_answer = parsedate_to_datetime(date).astimezone(UTC)
+        return answer
 
     def _write(self, operation: str, table: DynamoTable, request: Item) -> Any:
         """Write to one table, again after a pause while others write the same, or too much.
@@ -545,7 +566,7 @@ class DynamoTables:
         """
         for attempt in range(_ATTEMPTS_MAX):
             try:
-                return getattr(self._client(), operation)(**request)
+                return self._noted(getattr(self._client(), operation)(**request))
             except vendor_errors() as error:
                 code = error_code(error)
                 if code == _REFUSED_ALONE:

@@ -359,7 +359,9 @@ class DynamoBatcherStore:
 
     def _is_kept(self, item: Item) -> bool:
         """Return whether a file has not expired. Those of unsent jobs do not."""
-        return "ExpiryTime" not in item or not has_expired(item, self._now())
+        return "ExpiryTime" not in item or not has_expired(
+            item, self._tables.last_answer or self._now()
+        )
 
 
 def _different(files: Iterable[SubmittedFile]) -> list[SubmittedFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import groupby
 from typing import Final
@@ -237,13 +237,21 @@ class DynamoTracker:
         ]
         for _, each, task in sorted(starts, reverse=True):
             items = self._tables.query(task_status(each), "TaskId = :task", {":task": text(task)})
-            events = [task_event_of(item) for item in items if not has_expired(item, self._now())]
+            events = [task_event_of(item) for item in items if not has_expired(item, self._time())]
             for _, same in groupby(sorted(events, key=_task_id), key=_task_id):
                 yield sorted(same, key=lambda event: event.at)
 
     def delete_expired(self, now: datetime) -> int:
         """Do nothing: Amazon deletes what has expired, and until then it is not returned."""
         return 0
+
+    def _time(self) -> datetime:
+        """Return the server's time, by which it deletes: clocks of workers may be years behind."""
+        return self._tables.last_answer or self._now()
+
+    def _kept_until(self, expires: datetime) -> datetime:
+        """Return when an item expires: later, where this machine's clock is behind the server's."""
+        return expires + max(timedelta(0), self._time() - self._now())
 
     def _record_job(self, events: Sequence[JobEvent], expires: datetime) -> None:
         kind = events[0].kind
@@ -255,20 +263,21 @@ class DynamoTracker:
         }
         for attempt in range(_ATTEMPTS_MAX):
             entry = self._tables.get(lookup, key)
+            kept_until = self._kept_until(expires)
             count = 0 if entry is None else number_of(entry, "EventCount")
             guard = {
                 "TableName": self._tables.name(lookup),
-                "Item": {**key, **_summary(entry, events, expires)},
+                "Item": {**key, **_summary(entry, events, kept_until)},
                 "ConditionExpression": "attribute_not_exists(JobId) OR EventCount = :count",
                 "ExpressionAttributeValues": {":count": number(count)},
             }
             groups = [
-                [self._put(event, count + n, expires, self._tables.name(updates))]
+                [self._put(event, count + n, kept_until, self._tables.name(updates))]
                 for n, event in enumerate(events)
             ]
             if kind is JobKind.QUERY:
                 name = self._tables.name(QUERY_STATES)
-                groups.append([query_state_put(name, events, self._now(), expires)])
+                groups.append([query_state_put(name, events, self._time(), kept_until)])
             if self._tables.write_together(groups, guard={"Put": guard}) is not None:
                 return
             self._pause(attempt)
@@ -284,7 +293,7 @@ class DynamoTracker:
                 "TableName": name,
                 "Item": job_event_item(event, position, now, expires),
                 "ConditionExpression": "attribute_not_exists(TableId) OR Expires < :now",
-                "ExpressionAttributeValues": {":now": number(as_microseconds(now))},
+                "ExpressionAttributeValues": {":now": number(as_microseconds(self._time()))},
             }
         }
 
@@ -292,14 +301,14 @@ class DynamoTracker:
         """Store an event under its time; another of that millisecond has the next as its key."""
         table = task_status(event.kind)
         self._tables.make(table)
-        item = task_event_item(event, expires)
+        item = task_event_item(event, self._kept_until(expires))
         key = {name: item[name] for name, _ in table.key}
         while True:
             put = {
                 "TableName": self._tables.name(table),
                 "Item": {**item, **key},
                 "ConditionExpression": "attribute_not_exists(TaskId) OR Expires < :now",
-                "ExpressionAttributeValues": {":now": number(as_microseconds(self._now()))},
+                "ExpressionAttributeValues": {":now": number(as_microseconds(self._time()))},
             }
             if self._tables.write_together([[{"Put": put}]]):
                 return
@@ -355,7 +364,7 @@ class DynamoTracker:
         found = [
             item
             for item in items
-            if item["JobId"]["S"] == job and not has_expired(item, self._now())
+            if item["JobId"]["S"] == job and not has_expired(item, self._time())
         ]
         return [
             job_event_of(item)
@@ -366,12 +375,9 @@ class DynamoTracker:
         """Return the key of each task, and when it started."""
         starts: dict[str, int] = {}
         items = self._tables.scan(
-            task_status(kind),
-            ProjectionExpression="TaskId, UpdateTime",
-            FilterExpression="Expires >= :now",
-            ExpressionAttributeValues={":now": number(as_microseconds(self._now()))},
+            task_status(kind), ProjectionExpression="TaskId, UpdateTime, Expires"
         )
-        for item in items:
+        for item in (each for each in items if not has_expired(each, self._time())):
             task, at = item["TaskId"]["S"], number_of(item, "UpdateTime")
             starts[task] = min(at, starts.get(task, at))
         return starts
