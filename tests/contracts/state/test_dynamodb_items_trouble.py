@@ -638,6 +638,17 @@ class TestItems:
 
         assert world.tables() == []
 
+    def test_schemas_that_do_not_fit_are_not_moved_there(self, world):
+        """A table whose columns were changed many times has many, all in the same item."""
+        values = tuple(Field(f"v{n}", Primitive.LONG) for n in range(200))
+        wide = Schema(row_keys=SCHEMA.row_keys, values=values)
+        state = replace(TableState.empty(), number=7, schemas=dict.fromkeys(range(1, 50), wide))
+
+        with pytest.raises(CommitTooLarge, match=r"190 KB of a table's schemas.*S3StateStore"):
+            world.revisions(is_new=True).begin(Revision(state))
+
+        assert world.tables() == []
+
     def test_as_many_changes_as_fit_are_one_transaction(self, world, store):
         """A reference and a file for each, one job, and the revision item: 100."""
         most = [ref(f"f{n}") for n in range(49)]

@@ -219,10 +219,16 @@ class DynamoStateRevisions:
 
         Raises:
             DataDamaged: there are items already.
-            CommitTooLarge: the state has more deleted keys and ranges than are kept here. Nothing
-                was written.
+            CommitTooLarge: the state has more schemas, or deleted keys and ranges, than are kept
+                here. Nothing was written.
         """
         self._refuse_old_layout()
+        if (size := len(schemas_json(first.state.schemas))) > _SCHEMAS_BYTES_MAX:
+            raise CommitTooLarge(
+                f"DynamoDBStateStore keeps {_SCHEMAS_BYTES_MAX // 1_000} KB of a table's schemas, "
+                f"of now and of before, and this table has {size / 1_000:,.0f} KB of them. Nothing "
+                "was written. Leave its state where it is, or move it to S3StateStore."
+            )
         if (size := self._deletes_bytes(first.state)) > _DELETES_BYTES_MAX:
             raise CommitTooLarge(
                 f"{self.limit}, and this table has {size / 1_000:,.0f} KB of them. Nothing was "
