@@ -41,6 +41,14 @@ BUGS = (
         tests=("tests/unit/engine/reading/test_check_file.py",),
     ),
     Bug(
+        name="log-read-twice",
+        breaks="A check reads each entry twice: for the state, and for the chain.",
+        module="tables/verify_state.py",
+        right="                self._chain.look_at(number, body)\n",
+        wrong="",
+        tests=("tests/requests/test_requests.py", "-k", "entry_of_a_log_once"),
+    ),
+    Bug(
         name="snapshots-only-opened",
         breaks="A snapshot is read, and not compared with the log.",
         module="tables/verify_state.py",
