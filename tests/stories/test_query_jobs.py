@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -111,6 +112,21 @@ def test_an_export_writes_the_table_once(instance):
     assert pq.read_table(first.locations[0]).num_rows == 5
     second = instance.jobs.query(export_id, kind="export")
     assert (second.locations, second.rows) == (first.locations, 5)
+
+
+def test_an_export_of_a_table_in_memory_is_written_once():
+    """Given an instance in memory, whose exports are in a temp folder, then the second run finds it."""
+    with sleeper.connect("memory://") as instance:
+        instance.create_table("t", pa.schema([("id", pa.int64())]), row_keys=["id"]).ingest(
+            [{"id": 1}]
+        )
+        for _ in range(2):
+            instance.jobs.submit_export("t", "whole")
+            work(instance, "export")
+
+        status = instance.jobs.query("whole", kind="export")
+        assert (status.state, status.rows, status.is_unfinished) == (QueryState.COMPLETED, 1, False)
+        assert [*instance.jobs.dead_letters("export")] == []
 
 
 def test_a_killed_export_leaves_nothing_once_it_is_done(instance):

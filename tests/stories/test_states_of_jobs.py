@@ -17,9 +17,10 @@ from sleeper.errors import BadRequest, JobNotFound, StorageFailed, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.jobs.job_tables import JobTables
 from sleeper.model.jobs.events import JobEvent
-from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.kinds import JobKind, QueueName, queues_of
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
+from sleeper.storage.local.jobs.job_queue import SqliteQueue
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from sleeper.storage.local.jobs.job_tracker import SqliteTracker
 from sleeper.workers.kinds.ingest import IngestWork
@@ -260,10 +261,11 @@ class TestDeadLetters:
         work(instance)
         assert waited(instance, "a") is JobState.FINISHED
 
-    def test_where_each_look_costs_money_a_timer_tells_the_end(
-        self, instance, tmp_path, monkeypatch
+    @pytest.mark.parametrize("way", ["show", "wait", "list", "unfinished", "timer"])
+    def test_where_each_look_costs_money_whoever_asks_is_told_the_end(
+        self, instance, tmp_path, monkeypatch, way
     ):
-        """Given a queue as in SQS, then the timer tells of the dead letter once, and then the job."""
+        """Given a queue as in SQS, and no serve, then each question finds the dead letter."""
         instance.set_properties({"sleeper.jobs.receives.max": 1})
         instance.set_properties({"sleeper.ingest.queue.visibility.timeout.seconds": 1})
         monkeypatch.setattr(SqliteJobStores, "are_charged", True)
@@ -274,11 +276,51 @@ class TestDeadLetters:
                 work(instance)
         time.sleep(1.1)
         assert work(instance) == 0
-        assert instance.jobs.job("a").state is JobState.IN_PROGRESS
 
-        assert (instance.jobs.note_dead_letters(), instance.jobs.note_dead_letters()) == (1, 0)
+        jobs = instance.jobs
+        if way == "timer":
+            assert (jobs.note_dead_letters(), jobs.note_dead_letters()) == (1, 0)
+        elif way == "wait":
+            assert waited(instance, "a") is JobState.FAILED
+        elif way == "list":
+            assert [each.state for each in jobs.list()] == [JobState.FAILED]
+        elif way == "unfinished":
+            assert [*jobs.list(unfinished=True)] == []
+        assert (jobs.job("a").state, jobs.job("a").is_over) == (JobState.FAILED, True)
+        assert jobs.note_dead_letters() == 0
 
-        assert waited(instance, "a") is JobState.FAILED
+    def test_where_each_look_costs_money_looks_are_shared(self, instance, tmp_path, monkeypatch):
+        """Given many questions about jobs that wait, then the queues are looked at every ten seconds."""
+        monkeypatch.setattr(SqliteJobStores, "are_charged", True)
+        jobs, looks = instance.jobs, []
+        depth = SqliteQueue.depth
+        monkeypatch.setattr(SqliteQueue, "depth", lambda self: looks.append(1) or depth(self))
+        now, ahead = jobs.recorder.now, [timedelta(0)]
+        monkeypatch.setattr(jobs.recorder, "now", lambda: now() + ahead[0])
+        for name in ("a", "b"):
+            jobs.submit_ingest("numbers", written(tmp_path / f"{name}.parquet", 1), name)
+
+        for name in ("a", "b", "a", "b"):
+            jobs.job(name)
+        once = len(looks)
+        ahead[0] = timedelta(seconds=11)
+        jobs.job("a")
+
+        assert (once, len(looks)) == (len(queues_of(JobKind.INGEST)), 2 * once)
+
+    def test_a_queue_that_may_not_be_looked_at_leaves_what_the_tracker_has(
+        self, instance, tmp_path, monkeypatch
+    ):
+        """Given a right to read the tracker and none for queues, then the job is shown."""
+        monkeypatch.setattr(SqliteJobStores, "are_charged", True)
+        instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", 1), "a")
+
+        def denied(self):
+            raise StorageFailed("access denied")
+
+        monkeypatch.setattr(SqliteQueue, "depth", denied)
+
+        assert instance.jobs.job("a").state is JobState.ACCEPTED
 
     def test_a_table_that_is_deleted_while_its_request_waits(self, instance, tmp_path):
         """Given files for the committer, when the table is deleted, then their job has failed."""

@@ -220,6 +220,8 @@ class JobResults:
     def exported(self, table_id: str, export_id: str) -> ExportedFiles | None:
         """Return what an export wrote; None where it is not complete."""
         manifest = self._objects.read(_export_prefix(table_id, export_id) + MANIFEST)
+        if manifest is None:  # what is in memory is exported to a temp folder
+            manifest = _read_file(self.export_location(table_id, export_id))
         return None if manifest is None else read_manifest(manifest)
 
     def delete_unfinished_export(self, table_id: str, export_id: str) -> None:
@@ -280,6 +282,12 @@ class JobResults:
             (max(info.modified for info in infos), [info.key for info in infos])
             for infos in found.values()
         ]
+
+
+def _read_file(folder: str) -> bytes | None:
+    """Return the manifest of an export in a folder of this machine, if it is there."""
+    path = Path(folder) / MANIFEST
+    return path.read_bytes() if "://" not in folder and path.is_file() else None
 
 
 def _with_transaction(rows: Rows) -> Rows:

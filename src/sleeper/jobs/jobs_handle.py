@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from sleeper.errors import TableNotFound
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.job_results import JobResults
@@ -11,6 +13,9 @@ from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.ports.ids import NewId
 from sleeper.ports.jobs import JobStores
+
+CHARGED_LOOK = timedelta(seconds=10)
+"""How long those who ask for jobs share a look at dead letters where each look costs money."""
 
 
 class JobsHandle:
@@ -41,6 +46,15 @@ class JobsHandle:
         self.results = results
         self.new_id = new_id
         self.url = url
+        self._looked: dict[JobKind, datetime] = {}
+
+    def may_look(self, kind: JobKind) -> bool:
+        """Return whether nobody looked at the dead letters of a kind of jobs for some seconds."""
+        now, last = self.recorder.now(), self._looked.get(kind)
+        if last is not None and abs(now - last) < CHARGED_LOOK:
+            return False
+        self._looked[kind] = now
+        return True
 
     def send_message(self, queue: QueueName, body: str) -> str:
         """Send a message, and return its id."""

@@ -463,12 +463,15 @@ def with_dead_letters(self: JobsHandle, events: Sequence[JobEvent]) -> Sequence[
     """Return events of a job with the end of its messages that became dead letters by themselves.
 
     A queue buries a message that was received too often: its workers were killed, and none is left
-    to tell. Where each look costs money, a timer does this (`note_dead_letters`).
+    to tell. Where each look costs money, those who ask share one for some seconds.
     """
-    if self.stores.are_charged:
+    open_ids = open_messages(attempts_of(in_order(events)))
+    if not open_ids:
         return events
     kind, known = events[0].kind, [*events]
-    for message_id in open_messages(attempts_of(in_order(events))):
+    if self.stores.are_charged:
+        return _events_after_a_look(self, events) if self.may_look(kind) else events
+    for message_id in open_ids:
         for queue in queues_of(kind):
             letter = self.stores.queue(queue).dead_letter(message_id)
             if letter is not None:
@@ -476,6 +479,22 @@ def with_dead_letters(self: JobsHandle, events: Sequence[JobEvent]) -> Sequence[
                 self.recorder.record(ended)
                 known.append(ended)
     return known
+
+
+def _events_after_a_look(self: JobsHandle, events: Sequence[JobEvent]) -> Sequence[JobEvent]:
+    """Look at the dead letters of a job's queues, and return its events as they are then.
+
+    Whoever may read the tracker and not the queues is told what the tracker has.
+    """
+    first = events[0]
+    try:
+        if not _note_dead_letters(self, queues_of(first.kind)):
+            return events
+    except StorageFailed as failure:
+        _log.info("dead letters of %s jobs cannot be looked at: %s", first.kind, failure)
+        return events
+    known = self.stores.tracker.events_of_job(first.kind, first.job_id)
+    return [event for event in known if event.table_id == first.table_id]
 
 
 def note_dead_letters(self: JobsHandle) -> int:
@@ -486,8 +505,12 @@ def note_dead_letters(self: JobsHandle) -> int:
     Raises:
         StorageFailed: a queue or the tracker cannot be reached.
     """
+    return _note_dead_letters(self, (name for kind in JobKind for name in queues_of(kind)))
+
+
+def _note_dead_letters(self: JobsHandle, names: Iterable[QueueName]) -> int:
     noted = 0
-    for name in (name for kind in JobKind for name in queues_of(kind)):
+    for name in names:
         queue = self.stores.queue(name)
         if queue.depth().dead:
             noted += _noted(self, name, queue.dead_letters(_LETTERS_MAX))

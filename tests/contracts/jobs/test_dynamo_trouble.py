@@ -506,9 +506,16 @@ def test_events_of_a_clock_that_is_years_wrong_are_kept(dynamo, years):
         assert reader.events_of_job(JobKind.INGEST, "j") == [happened]
         assert [*reader.jobs(INGESTS)] == [[happened]]
         assert [*reader.tasks(JobKind.INGEST)] == [[begun]]
+    # and a clock that is ahead hides nothing that others recorded
+    other = event("k", at=right.time)
+    DynamoTracker(tables, now=right.now, pause=pause).record(
+        [other, task_event("v", at=right.time)], expires=right.time + timedelta(days=7)
+    )
+    assert reader.events_of_job(JobKind.INGEST, "k") == [other]
+    assert {task.task_id for (task,) in reader.tasks(JobKind.INGEST)} == {"v", "w"}
     # the server deletes nothing before a week is over
     name = tables.name(job_lookup(JobKind.INGEST))
-    (entry,) = dynamo.scan(TableName=name)["Items"]
+    (entry,) = (each for each in dynamo.scan(TableName=name)["Items"] if each["JobId"]["S"] == "j")
     kept = int(entry["ExpiryDate"]["N"]) - right.time.timestamp()
     assert kept >= timedelta(days=7).total_seconds() - 5
     assert years > 0 or kept <= timedelta(days=7).total_seconds() + 60

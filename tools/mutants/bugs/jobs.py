@@ -200,6 +200,14 @@ BUGS = (
         tests=QUERIES_BY_REST,
     ),
     Bug(
+        name="dead-letters-of-charged-queues-unseen",
+        breaks="Where looks cost money, whoever asks for a job never learns that it was buried.",
+        module="jobs/jobs_handle.py",
+        right="        if last is not None and abs(now - last) < CHARGED_LOOK:",
+        wrong="        if last is None or abs(now - last) < CHARGED_LOOK:",
+        tests=("tests/stories/test_states_of_jobs.py", "-k", "charged or costs_money"),
+    ),
+    Bug(
         name="batch-above-its-bytes",
         breaks="A file passes by a batch that has exactly room for it.",
         module="workers/kinds/batcher.py",
