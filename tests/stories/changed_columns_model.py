@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ VALUES = {
     pa.binary(): st.binary(max_size=5),
     pa.bool_(): st.booleans(),
     pa.time64("us"): st.times().map(lambda value: value.replace(fold=0)),
-    pa.duration("us"): st.timedeltas(),
+    pa.duration("us"): st.timedeltas(timedelta(days=-10_000), timedelta(days=10_000)),
     pa.timestamp("us"): st.datetimes().map(lambda value: value.replace(fold=0)),
     pa.date32(): st.dates(date(1, 1, 1), date(9999, 12, 31)),
     pa.decimal128(5, 2): st.decimals(-999, 999, places=2),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 
 from sleeper.instance.instance import Instance
 from sleeper.storage.local.folder import FolderObjects
@@ -86,3 +88,10 @@ def killed_after(writes: int, *names: str) -> Iterator[None]:
             patch.setattr(FolderObjects, name, killing(getattr(FolderObjects, name)))
         with pytest.raises(Killed):
             yield
+
+
+def opened_iceberg(location: str, version: str | None = None) -> StaticTable:
+    """The table, by pyiceberg: its newest version, as `version-hint.text` says."""
+    folder = Path(location.removeprefix("file://"), "metadata")
+    number = version or (folder / "version-hint.text").read_text()
+    return StaticTable.from_metadata(str(folder / f"v{number}.metadata.json"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -150,6 +153,48 @@ class TestOneChange:
         ]
         newest = next(iter(table.history()))
         assert (newest.kinds, newest.reasons) == (("schema recorded",), ("ticket 12",))
+
+    @pytest.mark.parametrize(
+        ("kind", "default"),
+        [
+            (pa.int32(), -5),
+            (pa.float32(), 0.1),
+            (pa.float64(), float("inf")),
+            (pa.string(), "é\n"),
+            (pa.binary(), b"\0\xff"),
+            (pa.bool_(), True),
+            (pa.date32(), date(1, 1, 1)),
+            (pa.timestamp("us"), datetime(9999, 12, 31, 23, 59, 59, 999_999)),
+            (pa.timestamp("us", "UTC"), datetime(2026, 1, 1, tzinfo=UTC)),
+            (pa.time64("us"), time(1, 2, 3, 4)),
+            (pa.duration("us"), timedelta(days=-1, microseconds=7)),
+            (pa.decimal128(30, 2), Decimal("-12345678901234567890.25")),
+            (pa.list_(pa.field("element", pa.int64(), nullable=False)), None),
+            (pa.map_(pa.string(), pa.list_(pa.int64())), None),
+            (pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string())]))]), None),
+        ],
+        ids=str,
+    )
+    def test_a_column_of_each_type_is_added(self, table, kind, default):
+        """By all readers, while several files are merged, and when they are compacted."""
+        table.ingest(rows(0, 10))  # so that each leaf has several files
+
+        table.alter(
+            add=[pa.field("null", kind), pa.field("value", kind, default is None)],
+            defaults={"value": default},
+        )
+
+        def check(read):
+            found = read.select(["null", "value"]).to_pylist()
+            assert {repr(row) for row in found} == {repr({"null": None, "value": as_read})}
+
+        as_read = pa.scalar(default, kind).as_py()
+        for question in ({}, {"ordered": False}, {"key": 3}, {"range": {"id": (2, 7)}}):
+            check(table.query(**question).to_arrow())
+        check(table.sql("SELECT * FROM t").to_arrow())
+        done = table.compact(all_files=True)
+        assert [job.failure for job in done.jobs] == [None, None]
+        check(table.query().to_arrow())
 
 
 class TestVersions:
@@ -350,13 +395,6 @@ class TestRefusals:
 
         assert other.query().to_pylist() == [{"id": 1, "m": 10, "x": 7}]
 
-    def test_a_table_whose_columns_changed_is_not_published(self, table):
-        """Its files have different columns."""
-        table.alter(drop=["note"])
-
-        with pytest.raises(BadRequest, match="its columns were changed"):
-            table.publish("delta")
-
 
 def test_a_new_table_takes_the_columns_of_a_changed_one(instance, table):
     """Without the ids of its fields, which are those of one table."""
@@ -364,8 +402,25 @@ def test_a_new_table_takes_the_columns_of_a_changed_one(instance, table):
 
     other = instance.create_table("u", table.schema)
 
+    other.ingest(table.query())
+
+    assert {each.id for each in other.schema.fields} == {None}
     assert other.schema == Schema.from_json(other.schema.to_json()) == table.schema.as_new()
     assert other.columns == table.columns
+    assert other.query().to_arrow() == table.query().to_arrow()
+
+
+def test_a_file_that_has_lost_a_column_is_found(table):
+    """It would be read as a file of before the column was added."""
+    table.alter(add=[pa.field("x", pa.string())])
+    table.ingest([{"n": 1, "id": 100, "note": "", "price": 1.0, "x": "lost"}])
+    (newest,) = (each for each in table.references() if each.schema_id == 2)
+    path = table._current().files.url(newest.filename)
+
+    pq.write_table(pq.read_table(path).drop_columns(["x"]), path)
+
+    told = [str(each.what) for each in table.verify().findings]
+    assert any("no column 'x', with which it was written" in each for each in told)
 
 
 def test_files_have_the_ids_of_fields(table):

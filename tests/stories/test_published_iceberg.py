@@ -11,12 +11,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
-from pyiceberg.table import StaticTable
 
 import sleeper
 from sleeper.engine.published import iceberg
 from sleeper.state.findings import FindingKind
-from tests.stories.published_tables import KEYS, killed_after, people, rows, table_of_keys
+from tests.stories.published_tables import (
+    KEYS,
+    killed_after,
+    opened_iceberg,
+    people,
+    rows,
+    table_of_keys,
+)
 
 
 @pytest.fixture
@@ -36,20 +42,13 @@ def small_manifests(monkeypatch):
     monkeypatch.setattr(iceberg, "_CUT_MASK", iceberg.np.uint64(1))
 
 
-def opened(location: str, version: str | None = None) -> StaticTable:
-    """The table, by pyiceberg: its newest version, as `version-hint.text` says."""
-    folder = Path(location.removeprefix("file://"), "metadata")
-    number = version or (folder / "version-hint.text").read_text()
-    return StaticTable.from_metadata(str(folder / f"v{number}.metadata.json"))
-
-
 def seen(location: str) -> list[int]:
-    return sorted(opened(location).scan().to_arrow()["n"].to_pylist())
+    return sorted(opened_iceberg(location).scan().to_arrow()["n"].to_pylist())
 
 
 def manifests(location: str) -> set[str]:
-    snapshot = opened(location).current_snapshot()
-    return {each.manifest_path for each in snapshot.manifests(opened(location).io)}
+    snapshot = opened_iceberg(location).current_snapshot()
+    return {each.manifest_path for each in snapshot.manifests(opened_iceberg(location).io)}
 
 
 class TestVersions:
@@ -61,7 +60,7 @@ class TestVersions:
 
         done = table.publish("iceberg")
 
-        read = opened(done.location)
+        read = opened_iceberg(done.location)
         found = read.scan().to_arrow()
         assert found.schema.names == ["n", "key"]
         assert sorted(found["n"].to_pylist()) == [*range(300)]
@@ -79,7 +78,7 @@ class TestVersions:
 
         location = table.publish("iceberg").location
 
-        assert opened(location).scan().to_arrow()["at"].to_pylist() == [time(1, 2, 3, 4)]
+        assert opened_iceberg(location).scan().to_arrow()["at"].to_pylist() == [time(1, 2, 3, 4)]
 
     def test_both_formats_may_be_published(self, table):
         """Each has its own versions and its own lag."""
@@ -116,7 +115,7 @@ class TestKeys:
         """Each value is in a file of its own, and in a file with all others."""
         table = table_of_keys(instance, kind, values)
 
-        read = opened(table.publish("iceberg").location)
+        read = opened_iceberg(table.publish("iceberg").location)
 
         for value in values:
             wanted = value.isoformat() if isinstance(value, date) else value
@@ -127,7 +126,7 @@ class TestKeys:
         for first in (0, 100, 200):
             table.ingest(rows(first, first + 100))
 
-        read = opened(table.publish("iceberg").location)
+        read = opened_iceberg(table.publish("iceberg").location)
 
         planned = [*read.scan(row_filter="key = 'k00150'").plan_files()]
         assert [task.file.record_count for task in planned] == [100]

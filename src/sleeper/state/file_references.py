@@ -234,6 +234,16 @@ class FileReferences:
         parts = pc.and_not(pc.is_valid(rows["partition_id"]), rows["whole_file"])
         return sorted(pc.unique(rows.filter(parts)["filename"]).to_pylist())
 
+    def of_older_schemas(self, schema_id: int) -> list[str]:
+        """Return the referenced files that were written by a schema of a lower number, by name.
+
+        It reads every reference.
+        """
+        rows = self.to_arrow().select(["partition_id", "filename", "schema_id"])
+        older = pc.less(pc.coalesce(rows["schema_id"], 1), schema_id)
+        found = rows.filter(pc.and_(pc.is_valid(rows["partition_id"]), older))
+        return sorted(pc.unique(found["filename"]).to_pylist())
+
     def references_on(self, partition_id: str) -> tuple[FileReference, ...]:
         """Return the references of one partition, by filename."""
         kept = self._base.references_on(partition_id)

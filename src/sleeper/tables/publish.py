@@ -169,11 +169,6 @@ def check_publishable(table: OpenTable, name: PublishedFormat) -> None:
             f"table {table.name!r} is in the memory of this process, so no other engine can read it"
         )
     reason = is_unpublishable(table.reader.processing)
-    if table.schema.last_id:
-        reason = (
-            "its columns were changed, and its files have different ones. Export it, or copy it to "
-            "a new table (table.export, instance.create_table)"
-        )
     if reason is not None:
         raise BadRequest(f"table {table.name!r} cannot be published: {reason}")
     fields = {"delta": delta, "iceberg": iceberg}[name].unpublishable_fields(table.schema)
@@ -196,12 +191,12 @@ def _published(table: OpenTable, name: PublishedFormat) -> PublishResult | None:
     """Publish once; None if another publisher was faster, or this one was stopped for too long."""
     begun_s = table.context.clock.ticks_s()
     newest, log, last = table.store.refresh(), LOGS[name](table.files), _last(table, name)
-    head, about = _head(table, newest, last), _about(table)
+    head = _head(table, newest, last)
     if head.state is None:
         if last is None:
             raise NothingToPublish(_no_version(table, head.obstacles))
         return _told(table, name, last, newest, head.obstacles)
-    change = _change(table, head.state, last, log)
+    about, change = _about(table, head.state), _change(table, head.state, last, log)
     is_same = not change.added.num_rows and not len(change.removed)
     if last is not None and is_same and last.version.described == log.described_by(about):
         if last.files is None:
@@ -226,11 +221,12 @@ def _published(table: OpenTable, name: PublishedFormat) -> PublishResult | None:
     return replace(_told(table, name, known, newest, head.obstacles), is_new=True)
 
 
-def _about(table: OpenTable) -> PublishedTable:
+def _about(table: OpenTable, state: TableState) -> PublishedTable:
+    """Return what is told of a table besides files, with the columns that it had in a state."""
     return PublishedTable(
         table_id=table.record.table_id,
         name=table.name,
-        schema=table.schema,
+        schema=state.schema_then(table.schema, table.store.known()),
         url=table.files.url("data").removesuffix("/data"),
     )
 
@@ -432,7 +428,7 @@ def _told(
         files=version.totals.files,
         size_bytes=version.totals.size_bytes,
         rows=version.totals.rows,
-        location=LOGS[name](table.files).location(_about(table)),
+        location=LOGS[name](table.files).location(_about(table, newest)),
         obstacles=None if obstacles.none else str(obstacles),
     )
 

@@ -7,6 +7,9 @@ from ..bug import Bug
 STORIES = ("tests/stories/test_changed_columns.py", "-k", "not agrees")
 """Examples of changes, without those that are drawn."""
 
+PUBLISHED = ("tests/stories/test_published_columns.py", "-k", "not model")
+"""What other engines read of such tables."""
+
 BUGS = (
     Bug(
         name="dropped-column-comes-back",
@@ -81,11 +84,43 @@ BUGS = (
         tests=("tests/spark/test_changed_columns.py",),
     ),
     Bug(
+        name="files-of-other-columns-published",
+        breaks="Other engines find columns by name in files that have others.",
+        module="state/plans/publish.py",
+        right="    is_changed = state.schema_id > 1\n",
+        wrong="    is_changed = state.schema_id < 1\n",
+        tests=PUBLISHED,
+    ),
+    Bug(
+        name="published-with-the-columns-of-now",
+        breaks="A version of before a change is published with the columns of after it.",
+        module="tables/publish.py",
+        right="        schema=state.schema_then(table.schema, table.store.known()),\n",
+        wrong="        schema=table.schema,\n",
+        tests=PUBLISHED,
+    ),
+    Bug(
+        name="ids-of-iceberg-by-place",
+        breaks="Iceberg finds a column by an id that files give to another.",
+        module="engine/published/iceberg.py",
+        right="    return schema.columns.index(name) + 1 if known is None else known\n",
+        wrong="    return schema.columns.index(name) + 1\n",
+        tests=PUBLISHED,
+    ),
+    Bug(
+        name="null-lists-as-literals",
+        breaks="A column of lists that was added cannot be merged.",
+        module="engine/reading/session.py",
+        right="            value = literal(None).cast(found.arrow_type)\n",
+        wrong="            value = literal(found.default)\n",
+        tests=STORIES,
+    ),
+    Bug(
         name="file-without-its-own-columns",
         breaks="A file that has lost a column is verified, and its rows have nulls.",
         module="engine/reading/check_file.py",
         right="if field.id in own and bound[field.name].default is not None:",
-        wrong="if field.id not in own and bound[field.name].is_as_stored:",
+        wrong="if field.id in () and bound[field.name].default is not None:",
         tests=STORIES,
     ),
 )

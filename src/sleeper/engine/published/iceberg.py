@@ -85,10 +85,14 @@ def _has_no_name(kind: object) -> bool:
 
 
 class _Ids:
-    """Gives ids to the columns of a schema, and to what is inside of them, in Iceberg's order."""
+    """Gives ids to the columns of a schema, and to what is inside of them, in Iceberg's order.
 
-    def __init__(self) -> None:
-        self.last = 0
+    Args:
+        last: An id below all others.
+    """
+
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
 
     def next(self) -> int:
         self.last += 1
@@ -142,19 +146,30 @@ def _mapped(name: str, number: int, inside: list[dict[str, Any]]) -> dict[str, A
 
 def _schema(schema: Schema) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
     """Return Iceberg's schema in the order that users see, the mapping of names, the last id."""
-    by_name, ids = {field.name: field for field in schema.fields}, _Ids()
-    numbers = {name: ids.next() for name in schema.columns}
-    fields, mapping = [], []
-    for name, number in numbers.items():
+    by_name = {field.name: field for field in schema.fields}
+    fields, mapping, last = [], [], max(_id_of(schema, name) for name in schema.columns)
+    ids = _Ids(last)
+    for name in schema.columns:
+        number = _id_of(schema, name)
+        if schema.last_id:  # the same inside of a field, whatever others come and go
+            ids = _Ids(number * _IDS_OF_A_FIELD)
         known, inside = ids.type_of(by_name[name].type)
         required = not by_name[name].nullable
         fields.append({"id": number, "name": name, "required": required, "type": known})
         mapping.append(_mapped(name, number, inside))
-    return {"type": "struct", "schema-id": 0, "fields": fields}, mapping, ids.last
+        last = max(last, ids.last)
+    number = schema.number - 1
+    return {"type": "struct", "schema-id": number, "fields": fields}, mapping, last
+
+
+_IDS_OF_A_FIELD: Final = 10_000
+"""So many ids are left for what is inside of a field, in tables whose fields have ids."""
 
 
 def _id_of(schema: Schema, name: str) -> int:
-    return schema.columns.index(name) + 1
+    """Return the id of a column: the one that files have, or its place."""
+    known = next(field.id for field in schema.fields if field.name == name)
+    return schema.columns.index(name) + 1 if known is None else known
 
 
 def _path(url: str) -> str:
@@ -170,7 +185,7 @@ def _manifest(table: PublishedTable, files: pa.Table) -> bytes:
     schema, _, _ = _schema(table.schema)
     metadata = {
         "schema": json.dumps(schema),
-        "schema-id": "0",
+        "schema-id": str(table.schema.number - 1),
         "partition-spec": "[]",
         "partition-spec-id": "0",
         "format-version": "2",
@@ -472,7 +487,7 @@ def _metadata(
         "sequence-number": new.transaction,
         "timestamp-ms": at_ms,
         "manifest-list": manifest_list,
-        "schema-id": 0,
+        "schema-id": table.schema.number - 1,
         "summary": {
             "operation": "overwrite",
             "total-data-files": str(version.totals.files),
@@ -490,7 +505,7 @@ def _metadata(
         "last-sequence-number": new.transaction,
         "last-updated-ms": at_ms,
         "last-column-id": last_id,
-        "current-schema-id": 0,
+        "current-schema-id": table.schema.number - 1,
         "schemas": [schema],
         "default-spec-id": 0,
         "partition-specs": [{"spec-id": 0, "fields": []}],

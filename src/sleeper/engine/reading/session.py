@@ -204,7 +204,6 @@ class Session:
 
         Keys are in it as in the table, so that it has the same order.
         """
-        stored = [each for each in columns if each.default is None]
         of_file = pa.schema(
             [
                 pa.field(each.column.name, each.arrow_type, self._arrow_schema.field(n).nullable)
@@ -212,20 +211,7 @@ class Session:
                 if each.default is None
             ]
         )
-        assert len(of_file) == len(stored)
-        module = datafusion()
-        return self.open(url, of_file).select(
-            *[
-                (
-                    module.lit(each.default).alias(each.name)
-                    if each.default is not None
-                    else column(each.column.name).alias(each.name)
-                    if each.wider is None
-                    else column(each.column.name).cast(each.wider).alias(each.name)
-                )
-                for each in columns
-            ]
-        )
+        return self.open(url, of_file).select(*[_as_in_table(each) for each in columns])
 
     def _location(self, url: str) -> str:
         """Return the URL of a file for DataFusion, and register its bucket."""
@@ -249,6 +235,20 @@ class Session:
     def run(self, plan: Any) -> Any:
         """Return the stream of a physical plan's only partition."""
         return self._context.execute(plan, 0)
+
+
+def _as_in_table(found: BoundColumn) -> Any:
+    """Return what makes a column of the table of a file that has it otherwise, or lacks it."""
+    if found.default is not None:
+        literal = datafusion().lit
+        if found.default.is_valid:
+            value = literal(found.default)
+        else:  # it makes no literal of a null that is a list
+            value = literal(None).cast(found.arrow_type)
+    else:
+        value = column(found.column.name)
+        value = value if found.wider is None else value.cast(found.wider)
+    return value.alias(found.name)
 
 
 def _object_store(scheme: str, bucket: str, settings: ObjectStoreSettings) -> Any:

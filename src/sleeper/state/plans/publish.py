@@ -41,22 +41,25 @@ class Obstacles:
         files: Files of which the table no longer has all rows: the others are in a newer file, or
             were deleted.
         leaves: Leaves with more files than one, in a table whose rows are united when they meet.
+        outdated: Files that have other columns than the table.
         not_united: Whether one file of a leaf has rows that are to unite: it was there before the
             table united rows.
     """
 
     files: frozenset[str]
     leaves: frozenset[str]
+    outdated: frozenset[str] = frozenset()
     not_united: bool = False
 
     @property
     def none(self) -> bool:
         """Whether there are none."""
-        return not self.files and not self.leaves and not self.not_united
+        return not (self.files or self.leaves or self.outdated or self.not_united)
 
     def concern(self, reference: FileReference) -> bool:
         """Return whether a compaction of this reference removes an obstacle."""
-        return reference.filename in self.files or reference.partition_id in self.leaves
+        is_concerned = reference.filename in self.files or reference.filename in self.outdated
+        return is_concerned or reference.partition_id in self.leaves
 
     def __str__(self) -> str:
         parts = []
@@ -66,6 +69,8 @@ class Obstacles:
             )
         if self.leaves:
             parts.append(f"{len(self.leaves):,} leaves have several files whose rows are to unite")
+        if self.outdated:
+            parts.append(f"{len(self.outdated):,} files have other columns than the table")
         if self.not_united:
             parts.append("files have rows that were there before rows were united")
         return " and ".join(parts)
@@ -89,9 +94,11 @@ def obstacles_of(
     parts = state.files.partly_referenced() if names is None else sorted(set(names))
     leaves = () if processing.is_identity else _leaves_with_several_files(state)
     found = {name for name in parts if _has_rows_of_others(name, state, rows_in)}
+    is_changed = state.schema_id > 1
     return Obstacles(
         files=frozenset(found.union(_with_deleted_rows(state))),
         leaves=frozenset(leaves),
+        outdated=frozenset(state.files.of_older_schemas(state.schema_id) if is_changed else ()),
     )
 
 
