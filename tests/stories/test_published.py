@@ -427,6 +427,19 @@ class TestWritersOfOthers:
 
         assert table.verify().clean
 
+    def test_all_features_that_readers_look_for_are_named(self, table):
+        """
+        Columns without nulls are an invariant of Delta, and files are only added: delta-spark reads
+        no table whose protocol does not list both.
+        """
+        table.ingest(rows(0, 10))
+        location = Path(table.publish("delta").location.removeprefix("file://"))
+
+        first = (location / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+        protocol = next(each["protocol"] for each in map(json.loads, first) if "protocol" in each)
+
+        assert {"appendOnly", "invariants"} <= {*protocol["writerFeatures"]}
+
     def test_a_vacuum_by_its_own_settings_deletes_nothing(self, table):
         """The table asks for files to be kept for a hundred years."""
         table.ingest(rows(0, 10))

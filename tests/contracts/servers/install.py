@@ -37,6 +37,9 @@ from tests.contracts.servers.installed import (
     HELM_SOURCE,
     LOCK,
     ROOT,
+    SPARK_JARS,
+    SPARK_JARS_SHA256,
+    SPARK_JARS_SOURCE,
     VERSITYGW,
     VERSITYGW_SOURCE,
     Server,
@@ -81,7 +84,13 @@ def install_all() -> int:
     """Install what is missing, all at once. Return the exit code."""
     with ThreadPoolExecutor() as threads:
         browser = threads.submit(chromium)
-        fetchers = {DYNAMODB: dynamodb_local, CDK: aws_cdk, VERSITYGW: versitygw, HELM: helm}
+        fetchers = {
+            DYNAMODB: dynamodb_local,
+            CDK: aws_cdk,
+            VERSITYGW: versitygw,
+            HELM: helm,
+            SPARK_JARS: spark_jars,
+        }
         succeeded = list(threads.map(install, fetchers, fetchers.values()))
         succeeded.append(browser.result())
     return 0 if all(succeeded) or not os.environ.get("CI") else 1
@@ -148,6 +157,21 @@ def versitygw(go: str, folder: Path) -> Path:
 def helm(go: str, folder: Path) -> Path:
     """Build what renders and checks charts for Kubernetes."""
     return build(go, HELM_SOURCE, folder)
+
+
+def spark_jars(mvn: str, folder: Path) -> Path:
+    """Fetch the jars by which Spark reads Delta and Iceberg, and compare them with their hashes."""
+    jars, pom = folder / "jars", SPARK_JARS_SOURCE / "pom.xml"
+    how = ["--batch-mode", "--quiet", "--no-transfer-progress", "--file", str(pom)]
+    run(
+        [mvn, *how, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"],
+        folder,
+        BUILD_MAX_S,
+    )
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars.iterdir()}
+    if found != SPARK_JARS_SHA256:
+        raise NotInstalled(f"The jars of {pom} have the hashes {found}, not those that are known.")
+    return jars
 
 
 def build(go: str, source: Path, folder: Path) -> Path:

@@ -39,6 +39,15 @@ AWS_CDK_SHA512 = (
     "2b7774d8bd7b230980ba205636e5f50f3621294b3d1ab29823b6d99c625f2756"
     "cacfdca65c5c5fb9d04e2f7ad46fc240bac0cd4942e2414d9fb091fb9326365c"
 )
+SPARK_JARS_SOURCE = HERE / "spark_jars"
+SPARK_JARS_SHA256 = {
+    "delta-spark_2.13-4.0.1.jar": "a1e76860b19fe1e6b205a4ea7a9099a2f9575d39bb71d49b3e679b299d0efb91",
+    "delta-storage-4.0.1.jar": "ecc42c5aaa51c423312d9e4e48aa4a12b34740bf2c37de0e8f279277ec3d12e4",
+    "iceberg-spark-runtime-4.0_2.13-1.11.0.jar": (
+        "63c3b812549dc232c1920865ff42436df8604a9bbacd693930985c06bd97e6dc"
+    ),
+}
+"""Jars by which Spark reads Delta and Iceberg: all that Maven brings for the POM."""
 VERSITYGW_SOURCE = HERE / "versitygw"
 HELM_SOURCE = HERE / "helm"
 
@@ -148,4 +157,6 @@ VERSITYGW = Server("versitygw", "go", "Go", _digest_of(VERSITYGW_SOURCE))
 CDK = Server("aws-cdk", "npm", "Node.js with npm", AWS_CDK_SHA512[:12])
 HELM = Server("helm", "go", "Go", _digest_of(HELM_SOURCE))
 """This and the last are no servers, but are installed as they are: tests deploy by them."""
+SPARK_JARS = Server("spark-jars", "mvn", "Maven", _digest_of(SPARK_JARS_SOURCE))
+"""No server either: Spark reads by them what tables publish."""
 SERVERS = (DYNAMODB, VERSITYGW)

@@ -134,11 +134,11 @@ def schema_text(schema: Schema) -> str:
 
 
 def _protocol(schema: Schema) -> dict[str, Any]:
-    """Return the least protocol that the columns need."""
+    """Return the least protocol that the columns need: a column without nulls is an invariant."""
     plain = (traits_of(kind) for field in schema.fields for kind in plain_kinds(field.type))
     kinds = {traits.published.delta for traits in plain if traits is not None}
     features = ["timestampNtz"] if "timestamp_ntz" in kinds else []
-    writers = [*features, "appendOnly", READ_ONLY_FEATURE]
+    writers = [*features, "appendOnly", "invariants", READ_ONLY_FEATURE]
     if not features:
         return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writers}
     return {
