@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,8 @@ from sleeper import Field, Primitive, Schema
 from sleeper.errors import BadRequest, QueryInvalid, VersionNotFound
 from sleeper.interfaces.spark_source import SleeperSource
 from sleeper.spark.column_names import columns_from_text, columns_to_text
+from sleeper.spark.data_source import reader as source_reader
+from sleeper.state.plans.exports import leaves_to_cut
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = Schema(
@@ -80,11 +83,53 @@ def test_a_table_is_read_without_any_registration(spark, table):
     assert sorted(map(tuple, some.collect())) == [(7, "b"), (7, "h"), (7, "z")]
 
 
-def test_each_group_of_leaves_is_one_task(spark, table):
-    """There are as many input partitions as leaves with files, none for the others."""
+def tasks_of(table, **options):
+    """What each task of a read returns: the keys, in their order."""
+    asked = CaseInsensitiveDict(instance=table._context.url, table=table.name, **options)
+    source = SleeperSource(asked)
+    reader = source.reader(source.schema())
+    return [
+        [key for batch in reader.read(task) for key in batch.column("id").to_pylist()]
+        for task in reader.partitions()
+    ]
+
+
+def test_neighbouring_leaves_share_a_task_until_they_have_enough_rows(spark, table, monkeypatch):
+    """
+    Given leaves of a few rows, then one task reads them all, since a task costs more than that;
+    given leaves with rows enough, each is a task, and there is none for leaves without files.
+    """
     table.ingest(rows("abxz"))
 
-    assert named(spark.read, table).load().rdd.getNumPartitions() == 2
+    assert tasks_of(table) == [[*"abxz"]]
+    assert named(spark.read, table).load().rdd.getNumPartitions() == 1
+
+    monkeypatch.setattr(source_reader, "TASK_ROWS", 2)
+
+    assert tasks_of(table) == [[*"ab"], [*"xz"]]
+
+
+def test_a_large_leaf_is_read_by_several_tasks(table, monkeypatch):
+    """
+    Given a leaf of far more rows than a task should have, in two files that are merged, then
+    several tasks read it, each a range of its keys, and together each row once, in key order.
+    """
+    for start in (0, 1):
+        table.ingest(rows([f"h{n:05}" for n in range(start, 4000, 2)]))
+    table.ingest(rows("az"))
+    monkeypatch.setattr(source_reader, "TASK_ROWS", 1)
+    monkeypatch.setattr(source_reader, "leaves_to_cut", partial(leaves_to_cut, cut_rows=1000))
+
+    tasks = tasks_of(table)
+
+    assert len(tasks) == 6
+    assert [key for keys in tasks for key in keys] == ["a", *(f"h{n:05}" for n in range(4000)), "z"]
+    assert all(800 <= len(keys) <= 1200 for keys in tasks[1:-1])
+    assert [
+        key
+        for keys in tasks_of(table, regions='[{"id": {"min": "h02500", "max": "h03500"}}]')
+        for key in keys
+    ] == [f"h{n:05}" for n in range(2500, 3500)]
 
 
 def test_a_read_may_be_of_an_older_state(spark, table):

@@ -1,4 +1,7 @@
-"""Batch read: one input partition for each group of leaves.
+"""Batch read: an input partition for some neighbouring leaves, or for a part of a large one.
+
+A task costs Spark and its Python worker some 40 ms of CPU, whatever it reads: as much as 100,000
+rows. So small leaves share a task. A leaf of many rows is cut at keys of its sketches.
 
 No filter is pushed: Spark 4.1 to 4.3 keep the read that was planned with a filter for the loaded
 DataFrame as a whole, so a second filter on it, or none, would lack rows. Spark prunes no columns
@@ -9,17 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sleeper.engine.reading.read_leaves import read_leaves
+from sleeper.engine.sketches.leaf_keys import LeafFiles, leaf_keys
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region
 from sleeper.spark.block_shuffle.shuffle import use_one_thread
 from sleeper.spark.data_source.open_table import SparkTable, TableFiles, cached_table_reader
-from sleeper.state.plans.queries import plan_leaf_queries
+from sleeper.state.plans.exports import leaves_to_cut, packed_leaves
+
+TASK_ROWS = 500_000
+"""Neighbouring leaves share a task until they have about so many rows."""
+LEAVES_CUT_MAX = 64
+"""Of more large leaves none is cut: they are tasks enough, and each costs some requests."""
+SKETCHES_OF_A_LEAF = 8
 
 # ---------------------------------------------------------------- requests
 #
@@ -112,18 +123,40 @@ class SparkTableReader(DataSourceReader):
         self._now_ms = table.now_ms()
 
     def partitions(self) -> list[InputPartition]:
-        """Return one input partition for each group of leaves that has files."""
+        """Return input partitions for all leaves that have files, in key order."""
+        packed = packed_leaves(self._state, self._regions, TASK_ROWS, self._cuts())
         return [
             InputPartition(
                 LeavesTask(
                     table=self._table,
-                    groups=[group],
+                    groups=groups,
                     arrow_schema=self._arrow_schema,
                     now_ms=self._now_ms,
                 )
             )
-            for group in plan_leaf_queries(self._state, self._regions)
+            for groups in packed
         ]
+
+    def _cuts(self) -> dict[str, list[Any]]:
+        """Return where large leaves are cut, by their ids; of many leaves each is a task as it is.
+
+        A table with a function is read leaf by leaf, since the function gets a leaf's rows at once.
+        """
+        if self._table.processing.function is not None:
+            return {}
+        large = [*islice(leaves_to_cut(self._state, self._regions), LEAVES_CUT_MAX + 1)]
+        if len(large) > LEAVES_CUT_MAX:
+            return {}
+        files, schema = self._table.files, self._table.schema
+        found = {}
+        for each in large:
+            references = self._state.references_of(each.leaf.partition_id)
+            most = sorted(references, key=lambda one: -one.row_count)[:SKETCHES_OF_A_LEAF]
+            keys = leaf_keys(LeafFiles(leaf=each.leaf, references=tuple(most)), files, schema)
+            if keys is not None:
+                inside = each.leaf.region.ranges[0]
+                found[each.leaf.partition_id] = keys.cut_points(0, inside, each.parts)
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of one input partition."""

@@ -107,7 +107,7 @@ def plan_export(
     Raises:
         QueryInvalid: a column is unknown or named twice.
     """
-    packed = [*_packed(state, regions, part_rows, cuts or {})] or [()]
+    packed = [*packed_leaves(state, regions, part_rows, cuts)] or [()]
     digits = max(_DIGITS_MIN, len(str(len(packed) - 1)))
     return ExportPlan(
         transaction=state.number,
@@ -119,13 +119,21 @@ def plan_export(
     )
 
 
-def _packed(
+def packed_leaves(
     state: TableState,
     regions: Sequence[Region],
     part_rows: int,
-    cuts: Mapping[str, Sequence[Any]],
+    cuts: Mapping[str, Sequence[Any]] | None = None,
 ) -> Iterator[tuple[Sequence[LeafQuery], ...]]:
-    """Yield groups of leaves for each file; neighbours are joined until they have enough rows."""
+    """Yield groups of leaves that are read together, each once, in key order.
+
+    Args:
+        state: The state to read.
+        regions: Rows inside any of these.
+        part_rows: Neighbouring leaves are joined until they have about this many rows.
+        cuts: As for `plan_export`: a part of a leaf that is cut is alone.
+    """
+    cuts = cuts or {}
     together: list[Sequence[LeafQuery]] = []
     row_count = 0
     for group in plan_leaf_queries(state, regions):
