@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -48,7 +49,7 @@ _Read = TypeVar("_Read")
 _Rows = TypeVar("_Rows")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeySample:
     """A systematic sample of the row keys of an input.
 
@@ -60,6 +61,12 @@ class KeySample:
 
     rows: pa.Table
     row_count: int
+
+    @cached_property
+    def in_order(self) -> pa.Table:
+        """The rows in order of the first row key, in one piece. Of millions that takes seconds."""
+        first_key = self.rows.column_names[:1]
+        return OrderedRows(self.rows, first_key).take(0, self.rows.num_rows).combine_chunks()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,9 +434,8 @@ def samples_by_leaf(
     groups = leaf_groups(tree.leaves())
     kind = sample.rows.schema.field(names[0]).type
     bounds = [group.values.min for group in groups[1:]]
-    in_order = OrderedRows(sample.rows, names[:1]).take(0, sample.rows.num_rows).combine_chunks()
     samples = {}
-    for place, part in Groups(bounds, names[0], kind).parts(in_order):
+    for place, part in Groups(bounds, names[0], kind).parts(sample.in_order):
         for leaf, rows in rows_by_leaf(part, schema, groups[place].leaves):
             row_count = round(rows.num_rows * sample.row_count / sample.rows.num_rows)
             samples[leaf.partition_id] = RowsOfLeaf(rows, row_count, schema)

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs import key_sample
 from sleeper.engine.inputs.key_sample import KeySample, samples_by_leaf
+from sleeper.engine.sorting.key_order import OrderedRows
 from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from tests.unit.model.grown_trees import split_tree
@@ -42,6 +44,25 @@ def test_quantiles_are_those_of_the_rows_in_order():
     only = samples_by_leaf(sample_of(NUMBERS, rows), tree(NUMBERS), NUMBERS)["root"]
 
     assert quantiles(only) == [10, 30, 50, 70, 80]
+
+
+def test_a_sample_is_sorted_once_for_all_trees(monkeypatch):
+    """Given a sample that extends a tree and then plans the import into it, it is sorted once."""
+    sorts = []
+
+    class Counted(OrderedRows):
+        def __init__(self, *arguments):
+            sorts.append(1)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(key_sample, "OrderedRows", Counted)
+    sample = sample_of(NUMBERS, [(n,) for n in (7, 1, 8, 2)])
+
+    samples_by_leaf(sample, tree(NUMBERS), NUMBERS)
+    halves = samples_by_leaf(sample, tree(NUMBERS, 5), NUMBERS)
+
+    assert [quantiles(half)[-1] for half in halves.values()] == [2, 8]
+    assert len(sorts) == 1
 
 
 def test_each_leaf_has_its_own_rows():
