@@ -27,6 +27,7 @@ BENCHMARKS = {
     "state_stores": ["--seconds", "3", "--runs", "1"],
     "requests": ["--rows", "200000"],
     "publish": ["--references", "100000"],
+    "changes": [],
     "queue": [],
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],

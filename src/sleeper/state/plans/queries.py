@@ -46,9 +46,14 @@ def plan_lookup(state: TableState, key: Key) -> LeafLookup:
     """Plan the look-up of one row key."""
     leaf = state.tree.leaf_of(key)
     names = filenames_for(state, leaf)
-    if state.deletes:
-        hidden = hidden_in_files(state, leaf, [leaf.region])
-        names = tuple(name for name in names if not _is_hidden(key, hidden.get(name, ())))
+    deletes = [each for each in state.deletes if _is_hidden(key, each.regions)]
+    if deletes:  # of few keys; references cost more than names
+        gone = {
+            reference.filename
+            for reference in state.references_of(leaf.partition_id)
+            if any(each.applies_to(reference.sequence) for each in deletes)
+        }
+        names = tuple(name for name in names if name not in gone)
     return LeafLookup(leaf.partition_id, slice(0, 1), names)
 
 
