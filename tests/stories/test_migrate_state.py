@@ -68,6 +68,18 @@ def make(instance, class_name, name="t"):
     return table
 
 
+@on_one_server
+def test_the_chain_of_a_moved_log_begins_with_the_move(instance):
+    """Given a table of format 2, its first entry there names one that stayed behind: no finding."""
+    table = make(instance, STATE_STORES[0])
+    table.upgrade()
+
+    table.migrate_state(STATE_STORES[1])
+    table.ingest(rows(3))
+
+    assert sleeper.connect(instance.url).table("t").verify().findings == ()
+
+
 class ClientWithFaults:
     """A client of boto3 whose calls are counted with those of the objects, and fail with them."""
 

@@ -49,6 +49,7 @@ class ChainCheck:
 
     def __init__(self, here: StateMove | None) -> None:
         self._last = 0 if here is None else here.number - 1
+        self._begins_with_move = here is not None
         self._entries = self._chained = 0
         self._digest: str | None = None
         self._findings: list[Finding] = []
@@ -66,6 +67,8 @@ class ChainCheck:
         except _NO_ENTRY as error:
             self._findings.append(_finding(number, f"cannot be read: {error}"))
             is_chained, prev, wrong_keys = True, before, 0
+        if self._begins_with_move and self._entries == 1:
+            before = prev  # an entry of the log that the state has left
         if is_chained and prev != before:
             self._findings.append(
                 _finding(
