@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import sleeper
 from sleeper.errors import BadRequest, PropertiesInvalid, SchemaInvalid, TableChanged
-from sleeper.model.schema import Schema
+from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.tables import alter as verb
+from sleeper.tables import open_table
 from tests.soak import tries
 from tests.stories.changed_columns_model import drawn_change, drawn_rows, first_models, in_order
 
@@ -83,6 +84,17 @@ class TestOneChange:
         table.ingest([{"n": 1, "id": 99, "note": None, "price": None, "kind": "new"}])
 
         assert [row["kind"] for row in table.query(keys=[3, 99]).to_pylist()] == ["old", "new"]
+
+    def test_a_field_of_ours_may_have_its_default_in_itself(self, table):
+        """As text; an id that it brings along is that of another table."""
+        table.alter(
+            add=[
+                Field("x", Primitive.LONG, default="5"),
+                Field("y", Primitive.INT, nullable=True, id=2, first_name="n"),
+            ]
+        )
+
+        assert table.query(key=1, columns=["x", "y"]).to_pylist() == [{"x": 5, "y": None}]
 
     def test_a_renamed_column_keeps_its_values(self, table):
         """Nobody finds it by its old name."""
@@ -152,7 +164,7 @@ class TestOneChange:
             {"note": 20, "id": 2, "n": "note 2", "price": None}
         ]
         newest = next(iter(table.history()))
-        assert (newest.kinds, newest.reasons) == (("schema recorded",), ("ticket 12",))
+        assert (newest.kinds, newest.reasons) == (("columns changed",), ("ticket 12",))
 
     @pytest.mark.parametrize(
         ("kind", "default"),
@@ -293,6 +305,27 @@ class TestWriters:
         assert fresh.query(70).to_pylist() == [{"n": 1, "id": 70, "price": 0.5}]
         assert fresh.verify().findings == ()
 
+    def test_threads_that_adopt_other_records_have_their_own_schema(
+        self, instance, table, monkeypatch
+    ):
+        """Given one that adopts an older record while another opens the newest, none mixes both."""
+        other = instance.table("t")
+        old = other._record
+        table.alter(drop=["note"])
+        newest, opened, real = table._record, [], open_table.TableProperties
+
+        def between(*given):
+            monkeypatch.setattr(open_table, "TableProperties", real)
+            opened.append(other._adopt(old))
+            return real(*given)
+
+        monkeypatch.setattr(open_table, "TableProperties", between)
+        opened.append(other._adopt(newest))
+
+        assert [each.schema.number for each in opened] == [1, 2]
+        assert [len(each.arrow_schema) for each in opened] == [4, 3]
+        assert (other.columns, other.schema.number) == (["n", "id", "price"], 2)
+
     def test_two_changes_at_once_are_both_made(self, instance, table):
         """Each is made of the newest columns."""
         other = instance.table("t")
@@ -315,6 +348,22 @@ class TestRefusals:
         ("change", "words"),
         [
             ({}, "something to add, drop, rename"),
+            ({"drop": 5}, "list of names"),
+            ({"drop": [None]}, "needs a name, not None"),
+            ({"drop": ["notes"]}, "is 'note' meant"),
+            ({"nullable": "n"}, r"write \['n'\]"),
+            ({"rename": [("n", "m")]}, "a dict by name"),
+            ({"rename": {"n": "a\0"}}, "NUL"),
+            ({"widen": {"n": "int64"}}, "such as pa.int64"),
+            ({"add": "x"}, "a list of fields"),
+            ({"add": pa.field("x", pa.int64())}, "a list of fields"),
+            ({"add": [("x", pa.int64())]}, "is a field, such as"),
+            (
+                {"add": [pa.field("x", pa.string())], "defaults": {"x": "y" * 1_001}},
+                "may have 1,000",
+            ),
+            ({"add": [pa.field("x", pa.int64())], "defaults": {"x": 10**5000}}, "not a int"),
+            ({"add": [Field("x", Primitive.LONG, default="one")]}, "of field 'x' is no value"),
             ({"drop": ["id"]}, "'id' is a key"),
             ({"rename": {"id": "key"}}, "'id' is a key"),
             ({"widen": {"id": pa.int64()}}, "'id' is a key"),

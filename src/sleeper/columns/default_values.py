@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -12,6 +12,10 @@ from sleeper.columns.python_values import MISFITS, python_array
 from sleeper.columns.type_traits import arrow_traits
 from sleeper.errors import SchemaInvalid
 from sleeper.model.column_types import duration_text
+
+LENGTH_MAX: Final = 1_000
+"""Characters of a default as text: it is part of each schema of the table, in one item of DynamoDB
+with all others."""
 
 
 def default_text(value: Any, kind: pa.DataType, name: str) -> str:
@@ -41,19 +45,27 @@ def default_text(value: Any, kind: pa.DataType, name: str) -> str:
             text = duration_text(array[0].as_py())
         else:
             text = str(array.cast(pa.string())[0])
+        if len(text) > LENGTH_MAX:
+            raise ValueError(f"it has {len(text):,} characters, and may have {LENGTH_MAX:,}")
         again = default_value(text, kind)
         if again != array[0] and not _are_nan(again, array[0]):
             raise ValueError(f"it would become {again}")
     except MISFITS as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0][:300]
         raise SchemaInvalid(
-            f"the default of field {name!r} must be a value of {kind}, not {value!r:.200}: {reason}"
+            f"the default of field {name!r} must be a value of {kind}, not {_shown(value)}: "
+            f"{reason}"
         ) from None
     return text
 
 
-def default_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+def default_value(text: str | None, kind: pa.DataType, name: str | None = None) -> pa.Scalar:
     """Return the default that a schema says, of the type of its field; a null for None.
+
+    Args:
+        text: The default, as `default_text` writes it.
+        kind: The type of the field.
+        name: The field's, for the error.
 
     Raises:
         SchemaInvalid: the text is no value of this type.
@@ -69,8 +81,16 @@ def default_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
         return texts.cast(kind)[0]
     except MISFITS as error:
         raise SchemaInvalid(
-            f"the default {text!r:.200} of a field is no value of {kind}: {error}"
+            f"the default {text!r:.200} of {'a field' if name is None else f'field {name!r}'} is "
+            f"no value of {kind}: {error!s:.200}"
         ) from None
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.200}"
+    except ValueError:  # Python writes no numbers of more than 4,300 digits
+        return f"a {type(value).__name__}"
 
 
 def _are_nan(one: pa.Scalar, other: pa.Scalar) -> bool:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as stored
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
 
@@ -32,8 +33,10 @@ __all__ = [
     "Primitive",
     "Schema",
     "StructType",
+    "check_name",
     "plain_kinds",
     "type_from_json",
+    "type_from_text",
     "type_to_json",
     "type_to_text",
 ]
@@ -87,7 +90,7 @@ class StructType(NotebookHtml):
                 "a StructType needs a part at least: Parquet cannot keep an empty one"
             )
         for name, _ in self.parts:
-            _check_name(name)
+            check_name(name)
         repeated = sorted(n for n, count in Counter(n for n, _ in self.parts).items() if count > 1)
         if repeated:
             raise SchemaInvalid(f"a StructType has more than one part named {repeated}")
@@ -133,14 +136,14 @@ class Field(NotebookHtml):
     default: str | None = stored(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_name(self.name)
         if _depth(self.type) > LEVELS_MAX:
             raise SchemaInvalid(
                 f"field {self.name!r} has types inside of types at more than {LEVELS_MAX} levels"
             )
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     """Raise SchemaInvalid for a name that a field, or a part of a struct, cannot have."""
     if not name or type(name) is not str:
         raise SchemaInvalid(f"a field needs a name, not {name!r}")
@@ -466,6 +469,63 @@ def type_to_text(kind: FieldType) -> str:
             return f"DecimalType({precision}, {scale})"
 
 
+def type_from_text(text: str, *, levels: int = LEVELS_MAX) -> FieldType:
+    """Read a type as `type_to_text` writes it, such as `DecimalType(10, 2)`.
+
+    Raises:
+        SchemaInvalid: there is no such type, or its levels are too many.
+    """
+    if not levels:
+        raise SchemaInvalid(f"a type has types inside of types at more than {LEVELS_MAX} levels")
+    plain = text.strip()
+    if plain in Primitive._value2member_map_:
+        return Primitive(plain)
+    kind, opened, rest = plain.partition("(")
+    parts = _split_at_commas(rest[:-1]) if opened and rest.endswith(")") else []
+    match kind, parts:
+        case "DecimalType", [precision, scale] if {precision, scale} <= _SMALL_NUMBERS:
+            return DecimalType(int(precision), int(scale))
+        case "ListType", [element]:
+            return ListType(*_item_from_text(element, levels - 1))
+        case "MapType", [key, value]:
+            kind_of_key = _checked_map_key(type_from_text(key, levels=levels - 1))
+            return MapType(kind_of_key, *_item_from_text(value, levels - 1))
+        case "StructType", [_, *_]:
+            return StructType(tuple(_part_from_text(each, levels - 1) for each in parts))
+    near = get_close_matches(plain, Primitive._value2member_map_, n=1)
+    meant = f": is {near[0]} meant?" if near else "."
+    known = ", ".join(Primitive._value2member_map_)
+    raise SchemaInvalid(
+        f"unknown type {text!r:.200}{meant} Types are {known}, DecimalType(10, 2), "
+        "ListType(LongType), MapType(StringType, LongType or null), StructType(a LongType)"
+    )
+
+
+_SMALL_NUMBERS = frozenset(map(str, range(100)))
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """Return the parts between commas that are in no parentheses."""
+    parts, depth = [""], 0
+    for each in text:
+        depth += (each == "(") - (each == ")")
+        if each == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += each
+    return [part.strip() for part in parts]
+
+
+def _item_from_text(text: str, levels: int) -> tuple[FieldType, bool]:
+    return type_from_text(text.removesuffix(_OR_NULL), levels=levels), text.endswith(_OR_NULL)
+
+
+def _part_from_text(text: str, levels: int) -> tuple[str, FieldType]:
+    before = text.partition("(")[0]
+    name, _, kind = before.rpartition(" ")
+    return name, type_from_text(kind + text[len(before) :], levels=levels)
+
+
 _OR_NULL = " or null"
 _NULLABLE = "NullableType"
 """Stands around the type of what a list or map has, if it may be null. It is no entry beside the
@@ -485,7 +545,10 @@ def _item_to_json(kind: FieldType, nullable: bool) -> str | dict[str, Any]:  # n
 
 
 def _map_key(value: object) -> Primitive | DecimalType:
-    kind = type_from_json(value)
+    return _checked_map_key(type_from_json(value))
+
+
+def _checked_map_key(kind: FieldType) -> Primitive | DecimalType:
     if not isinstance(kind, Primitive | DecimalType):
         raise SchemaInvalid(f"keys of maps have a primitive type, not {type_to_text(kind)}")
     return kind
@@ -508,6 +571,10 @@ def _field_to_json(field: Field, places: Mapping[str, int]) -> dict[str, Any]:
     return entry | {name: value for name, value in more.items() if value is not None}
 
 
+def _default_note(field: Field) -> str:
+    return "" if field.default is None else f", {field.default:.40} in older rows"
+
+
 def schema_grid(schema: Schema) -> Markup:
     """Return a table of the fields of a schema, in the order of columns: name, type and role."""
     fields = {field.name: field for field in schema.fields}
@@ -521,7 +588,7 @@ def schema_grid(schema: Schema) -> Markup:
             (
                 field.name,
                 type_to_text(field.type) + (", or null" if field.nullable else ""),
-                roles.get(field.name, "value"),
+                roles.get(field.name, "value") + _default_note(field),
             )
             for field in map(fields.__getitem__, schema.columns)
         ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from sleeper.errors import SchemaInvalid
 from sleeper.model.column_types import DecimalType, traits_of
@@ -168,7 +169,9 @@ def _check_are_values(schema: Schema, names: Iterable[str], what: str) -> None:
                 "Make a table with other keys, and ingest the rows into it"
             )
         if name not in values:
+            near = get_close_matches(str(name), values, n=1)
+            meant = f": is {near[0]!r} meant?" if near else ""
             raise SchemaInvalid(
-                f"field {name!r} cannot be {what}, for the table has none of this name; it has "
-                f"{[*schema.columns]}"
+                f"field {name!r} cannot be {what}, for the table has none of this name{meant}; "
+                f"it has {[*schema.columns]}"
             )

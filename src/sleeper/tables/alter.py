@@ -18,13 +18,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sleeper.columns.default_values import default_text
+from sleeper.columns.default_values import default_text, default_value
 from sleeper.columns.type_traits import arrow_type
 from sleeper.engine.arrow_schema import field_of_arrow, type_of_arrow
 from sleeper.errors import BadRequest, SchemaInvalid, TableChanged
 from sleeper.html.values import NotebookHtml
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.schema import Field, FieldType, Schema
+from sleeper.model.schema import Field, FieldType, Schema, check_name
 from sleeper.model.schema_changes import SchemaChange, changed_schema
 from sleeper.model.tables import TableRecord
 from sleeper.state.state_store import StateStore
@@ -64,33 +64,66 @@ def asked_change(
 
     Raises:
         SchemaInvalid: a type is none of a table's, or a default does not fit.
+        BadRequest: nothing is to be changed.
     """
     for what, given in (("drop", drop), ("nullable", nullable)):
         if isinstance(given, str):
             raise SchemaInvalid(f"{what} is a list of names, not {given!r}: write [{given!r}]")
-    fields = [each if isinstance(each, Field) else field_of_arrow(each) for each in add]
+        if not isinstance(given, Iterable):
+            raise SchemaInvalid(f"{what} is a list of names, not {given!r:.200}")
+    for what, mapping in (("rename", rename), ("widen", widen), ("defaults", defaults)):
+        if not isinstance(mapping, Mapping):
+            raise SchemaInvalid(f"{what} is a dict by name, not {mapping!r:.200}")
+    if isinstance(add, str) or not isinstance(add, Iterable):
+        raise SchemaInvalid(f"add is a list of fields{_SUCH_AS}, not {add!r:.200}")
+    fields, drop, nullable = [_field(each) for each in add], [*drop], [*nullable]
+    for name in (*drop, *rename, *rename.values(), *widen, *nullable):
+        check_name(name)
     unknown = sorted(set(defaults) - {each.name for each in fields})
     if unknown:
         raise SchemaInvalid(
             f"there is a default for {unknown[0]!r}, which is not added: only rows that were "
             "written before a field need one"
         )
-    return SchemaChange(
+    change = SchemaChange(
         drop=tuple(drop),
         rename=dict(rename),
-        widen={
-            name: type_of_arrow(kind, name) if isinstance(kind, pa.DataType) else kind
-            for name, kind in widen.items()
-        },
+        widen={name: _type(name, kind) for name, kind in widen.items()},
         nullable=tuple(nullable),
         add=tuple(_with_default(each, defaults) for each in fields),
+    )
+    if change.is_empty:
+        raise BadRequest("alter needs something to add, drop, rename, widen or make nullable")
+    return change
+
+
+_SUCH_AS = ", such as pa.field('x', pa.int64())"
+
+
+def _field(given: object) -> Field:
+    if isinstance(given, Field):
+        return given
+    if isinstance(given, pa.Field):
+        return field_of_arrow(given)
+    raise SchemaInvalid(f"a column to add is a field{_SUCH_AS}, not {given!r:.200}")
+
+
+def _type(name: str, given: object) -> FieldType:
+    if isinstance(given, pa.DataType):
+        return type_of_arrow(given, name)
+    if isinstance(given, FieldType):
+        return given
+    raise SchemaInvalid(
+        f"the new type of field {name!r} is one of Arrow, such as pa.int64(), or of a schema, not "
+        f"{given!r:.200}"
     )
 
 
 def _with_default(field: Field, defaults: Mapping[str, Any]) -> Field:
-    if field.name not in defaults or defaults[field.name] is None:
-        return Field(field.name, field.type, field.nullable)
-    text = default_text(defaults[field.name], arrow_type(field.type), field.name)
+    kind, value = arrow_type(field.type), defaults.get(field.name)
+    if value is None and field.default is not None:
+        value = default_value(field.default, kind, field.name).as_py()
+    text = None if value is None else default_text(value, kind, field.name)
     return Field(field.name, field.type, field.nullable, default=text)
 
 

@@ -71,9 +71,8 @@ def set_table_properties(
 
     def change(record: TableRecord) -> TableRecord:
         before = record.all_properties()
-        after = {name: value for name, value in {**before, **texts}.items() if value is not None}
-        check_editable(before, after)
-        set_now = {name: texts[name] for name in texts if name in after or name not in before}
+        after = _edited(before, texts)
+        set_now = _set_now(before, texts)
         validate_table_properties(after, Schema.from_json(after[SCHEMA]), given=set_now)
         return TableRecord.of(after)
 
@@ -113,13 +112,27 @@ def change_schema(
     def changed(record: TableRecord) -> TableRecord:
         before = record.all_properties()
         schema = change(Schema.from_json(before[SCHEMA]))
-        given = {name: value for name, value in {**before, **texts}.items() if value is not None}
-        check_editable(before, given)
-        after = {**given, SCHEMA: schema.to_json()}
-        validate_table_properties(after, schema, given=after)
+        after = {**_edited(before, texts), SCHEMA: schema.to_json()}
+        validate_table_properties(after, schema, given=_set_now(before, texts))
         return TableRecord.of(after)
 
     return _change(table_id, changed, index)
+
+
+def _edited(before: Mapping[str, str], texts: Mapping[str, str | None]) -> dict[str, str]:
+    """Return all properties of a table after an edit; None takes a value away.
+
+    Raises:
+        PropertiesInvalid: one of them is not editable.
+    """
+    after = {name: value for name, value in {**before, **texts}.items() if value is not None}
+    check_editable(before, after)
+    return after
+
+
+def _set_now(before: Mapping[str, str], texts: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return what an edit sets; a stored name that nothing knows may be taken away."""
+    return {name: value for name, value in texts.items() if value is not None or name not in before}
 
 
 def switch_state_store(

@@ -144,7 +144,7 @@ def log_of(store: StateStore) -> TransactionLog:
 
 def _described(number: int, entry: LogEntry, removed: RemovedRows) -> HistoryEntry:
     changes = [_changes(each, number, removed) for each in entry.transactions]
-    kinds = dict.fromkeys(_KINDS[type(each)] for each in entry.transactions)
+    kinds = dict.fromkeys(map(_kind, entry.transactions))
     authors = [each.author for each in entry.transactions if each.author is not None]
     return HistoryEntry(
         number=number,
@@ -158,6 +158,13 @@ def _described(number: int, entry: LogEntry, removed: RemovedRows) -> HistoryEnt
         by=tuple(dict.fromkeys(each.by for each in authors if each.by is not None)),
         reasons=tuple(dict.fromkeys(each.reason for each in authors if each.reason is not None)),
     )
+
+
+def _kind(transaction: Transaction) -> str:
+    """Return what a transaction did, in plain words."""
+    if isinstance(transaction, schemas.SetSchema) and transaction.schema_id > 1:
+        return "columns changed"
+    return _KINDS[type(transaction)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

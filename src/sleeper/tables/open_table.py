@@ -187,6 +187,21 @@ class _Look:
     changes: tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadSchema:
+    """A schema, and the text that it was read from."""
+
+    text: str
+    schema: Schema
+    arrow_schema: pa.Schema
+
+    @classmethod
+    def of(cls, text: str) -> _ReadSchema:
+        """Read a schema."""
+        schema = Schema.from_json(text)
+        return cls(text, schema, to_arrow(schema))
+
+
 class TableHandle:
     """The base of `Table`: it opens the table at first use, and again after a fork."""
 
@@ -201,13 +216,12 @@ class TableHandle:
         )
         self._looked: _Look | None = None
         self._beginning: Callable[[], None] | None = None
-        self._read_schema(record)
+        self._use_schema(_ReadSchema.of(record.properties[SCHEMA]))
         self._properties = TableProperties(record.properties, context.properties)
 
-    def _read_schema(self, record: TableRecord) -> None:
-        self.schema = Schema.from_json(record.properties[SCHEMA])
-        self._arrow_schema = to_arrow(self.schema)
-        self._shown_schema = shown_schema(self.schema, self._arrow_schema)
+    def _use_schema(self, read: _ReadSchema) -> None:
+        self._read_schema, self.schema = read, read.schema
+        self._shown_schema = shown_schema(read.schema, read.arrow_schema)
 
     @property
     def name(self) -> str:
@@ -368,24 +382,29 @@ class TableHandle:
             opened = replace(opened, record=record, name=record.name)
         # Threads may adopt concurrently: each uses its own result.
         self._record, self._properties, self._opened = record, opened.properties, opened
+        if self.schema is not opened.schema:
+            text = record.properties[SCHEMA]
+            self._use_schema(_ReadSchema(text, opened.schema, opened.arrow_schema))
         return opened
 
     def _open(self, record: TableRecord, before: OpenTable | None = None) -> OpenTable:
-        if record.properties[SCHEMA] != self._record.properties[SCHEMA]:
-            self._read_schema(record)
+        read = self._read_schema
+        if read.text != record.properties[SCHEMA]:
+            read = _ReadSchema.of(record.properties[SCHEMA])
+        schema = read.schema
         properties = TableProperties(record.properties, self._context.properties)
         files = self._context.objects.under(record.table_id)
         open_reader = partial(
             open_table_reader,
             files,
-            self.schema,
-            properties.processing(self.schema).allowing(self._context.allow_functions),
+            schema,
+            properties.processing(schema).allowing(self._context.allow_functions),
             temp_folder=self._context.temp_folder,
             stores=self._context.place.stores,
         )
         if (
             before is not None
-            and before.schema == self.schema  # a store adds it to the log, should that lack it
+            and before.schema == schema  # a store adds it to the log, should that lack it
             and _state_place(before.properties) == _state_place(properties)
         ):
             store = before.store
@@ -395,8 +414,8 @@ class TableHandle:
             pid=os.getpid(),
             record=record,
             name=record.name,
-            schema=self.schema,
-            arrow_schema=self._arrow_schema,
+            schema=schema,
+            arrow_schema=read.arrow_schema,
             properties=properties,
             files=files,
             store=store,

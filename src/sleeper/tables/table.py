@@ -897,8 +897,6 @@ class Table(TableHandle, WholeTable):
             nullable=nullable,
             defaults=defaults or {},
         )
-        if change.is_empty:
-            raise BadRequest("alter needs something to add, drop, rename, widen or make nullable")
         with committing(reason=reason):
             record, before = alter(self._current(), change, properties or {})
             return record_change(self._adopt(record), before)

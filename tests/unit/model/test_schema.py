@@ -19,6 +19,7 @@ from sleeper.model.schema import (
     Schema,
     StructType,
     type_from_json,
+    type_from_text,
     type_to_json,
     type_to_text,
 )
@@ -346,3 +347,61 @@ class TestSchemaJson:
     def test_types_are_named_for_people(self, kind, text):
         """In messages, a type is one short word or two."""
         assert type_to_text(kind) == text
+
+
+class TestTypesAsText:
+    """What `sleeper table show` prints of a type, and `sleeper table alter` takes."""
+
+    @given(
+        st.recursive(
+            elements,
+            lambda inner: (
+                st.builds(ListType, inner, st.booleans())
+                | st.builds(MapType, elements, inner, st.booleans())
+                | st.dictionaries(st.text("ab c", min_size=1), inner, min_size=1, max_size=3).map(
+                    lambda parts: StructType(
+                        {f"x{name.strip()}": kind for name, kind in parts.items()}.items()
+                    )
+                )
+            ),
+            max_leaves=6,
+        )
+    )
+    def test_are_read_as_they_are_written(self, kind):
+        """Whatever is inside of what."""
+        assert type_from_text(type_to_text(kind)) == kind
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "int64",
+            "longtype",
+            "LongType()",
+            "DecimalType",
+            "DecimalType(1)",
+            "DecimalType(a, b)",
+            "DecimalType(99, 2)",
+            "ListType",
+            "ListType()",
+            "ListType(LongType",
+            "ListType(LongType))",
+            "ListType(LongType, LongType)",
+            "MapType(LongType)",
+            "MapType(ListType(LongType), LongType)",
+            "StructType()",
+            "StructType(LongType)",
+            "StructType(a LongType, a IntType)",
+            "LongType or null",
+            "ListType(" * 10_000,
+            "ListType(" * 40 + "LongType" + ")" * 40,
+            "DecimalType(" + "9" * 5_000 + ", 0)",
+            "DecimalType(\u0661, 0)",
+        ],
+    )
+    def test_are_refused_if_there_is_none(self, text):
+        """Without a long message."""
+        with pytest.raises(SchemaInvalid) as refused:
+            type_from_text(text)
+
+        assert len(str(refused.value)) < 600
