@@ -481,6 +481,7 @@ class TestDamage:
             ("partitions", "root", {"PartitionParentId": {"S": "x"}}, "have 0 roots"),
             ("state-commits", "job#j", {"Body": {"S": "[]"}}, r"\('job#j'\) cannot be read"),
             ("state-commits", "revision", {"Schemas": {"S": "{"}}, "revision item cannot be read"),
+            ("state-commits", "revision", {"Schemas": {"B": b"{"}}, "schemas are damaged"),
             (
                 "state-commits",
                 "revision",

@@ -30,6 +30,7 @@ from sleeper.storage.aws.state.commit_parts import (
     put_sizes,
 )
 from sleeper.storage.aws.state.newest_item import (
+    StoredSchemas,
     commit_id,
     deletes_json,
     history_of,
@@ -38,7 +39,6 @@ from sleeper.storage.aws.state.newest_item import (
     parse_revision,
     revision_key,
     revision_update,
-    schemas_json,
 )
 from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
 from sleeper.storage.aws.state.staged_commit import BYTES_MAX, StagedCommits, StagedPiece, groups
@@ -96,6 +96,7 @@ class DynamoStateRevisions:
         self._pieces: list[StagedPiece] = []  # staged changes that there were then
         self._dropped: tuple[str, ...] = ()  # ids of jobs whose records may still be stored
         self._built: tuple[str, list[Item]] = ("", [])
+        self._schemas: StoredSchemas | None = None
 
     @property
     def changes_max(self) -> int | None:
@@ -142,12 +143,16 @@ class DynamoStateRevisions:
 
     def fits(self, before: TableState, after: TableState) -> bool:
         """Return whether one commit can replace `before` by `after`."""
-        if len(schemas_json(after.schemas)) > _SCHEMAS_BYTES_MAX:
+        if self._schemas_of(after).size_bytes > _SCHEMAS_BYTES_MAX:
             return False
         if after.deletes != before.deletes and self._deletes_bytes(after) > _DELETES_BYTES_MAX:
             return False
         sizes = put_sizes(self._parts.of(state_difference(before, after), after))
         return max(sizes, default=0) <= _ITEM_BYTES_MAX and sum(sizes) <= _COMMIT_BYTES_MAX
+
+    def _schemas_of(self, state: TableState) -> StoredSchemas:
+        self._schemas = found = StoredSchemas.of(state.schemas, self._schemas)
+        return found
 
     def replace(self, before: Revision, after: Revision) -> bool:
         """Make `after` the newest revision, in one transaction or behind one.
@@ -191,6 +196,7 @@ class DynamoStateRevisions:
             before,
             after,
             schema=self._schema,
+            schemas=self._schemas_of(after.state),
             jobs_cleared=state_difference(before.state, after.state).jobs.cleared,
             staged=len(pieces),
         )
@@ -223,7 +229,7 @@ class DynamoStateRevisions:
                 here. Nothing was written.
         """
         self._refuse_old_layout()
-        if (size := len(schemas_json(first.state.schemas))) > _SCHEMAS_BYTES_MAX:
+        if (size := self._schemas_of(first.state).size_bytes) > _SCHEMAS_BYTES_MAX:
             raise CommitTooLarge(
                 f"DynamoDBStateStore keeps {_SCHEMAS_BYTES_MAX // 1_000} KB of a table's schemas, "
                 f"of now and of before, and this table has {size / 1_000:,.0f} KB of them. Nothing "
@@ -240,7 +246,13 @@ class DynamoStateRevisions:
         parts = self._parts.of(found, first.state)
         table = self._tables.name(COMMITS)
         last = revision_update(
-            table, self._table_id, Revision(), first, schema=self._schema, jobs_cleared=False
+            table,
+            self._table_id,
+            Revision(),
+            first,
+            schema=self._schema,
+            schemas=self._schemas_of(first.state),
+            jobs_cleared=False,
         )
         own_id = commit_id(first)
         for number, group in enumerate([*groups(parts, WRITES_MAX), [last]]):
@@ -305,7 +317,13 @@ class DynamoStateRevisions:
         table = self._tables.name(COMMITS)
         cleared = found.jobs.cleared
         first = revision_update(
-            table, self._table_id, before, after, schema=self._schema, jobs_cleared=cleared
+            table,
+            self._table_id,
+            before,
+            after,
+            schema=self._schema,
+            schemas=self._schemas_of(after.state),
+            jobs_cleared=cleared,
         )
         parts = [first, *self._parts.of(found, after.state)]
         known = dict.fromkeys((*self._dropped, *sorted(found.jobs.dropped)))
