@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GROUPS = (
     *("ADM", "BLK", "CMP", "EXP", "FMT", "FRF", "GC", "ING", "INS"),
-    *("BAT", "DEL", "INT", "PRC", "PRT", "PUB", "QRY", "SCH", "SPL", "STS", "TBL", "TRK"),
+    *("BAT", "COL", "DEL", "INT", "PRC", "PRT", "PUB", "QRY", "SCH", "SPL", "STS", "TBL", "TRK"),
 )
 ID = re.compile(rf"\b(?P<group>{'|'.join(GROUPS)})-(?P<number>\d+)\b")
 RANGE = re.compile(rf"\b({'|'.join(GROUPS)})-(\d+)\s+to\s+\1-(\d+)\b")

@@ -11,6 +11,7 @@ from typing import Any
 from sleeper import errors
 from sleeper.errors import SleeperError
 from sleeper.model.tables import SCHEMA
+from sleeper.tables.alter import ColumnChange
 from sleeper.tables.report import FilesReport
 from sleeper.tables.table import Table
 
@@ -32,6 +33,11 @@ def table_document(table: Table, files: FilesReport) -> dict[str, Any]:
         "properties": {k: v for k, v in table.properties.values.items() if k != SCHEMA},
         "files": files,
     }
+
+
+def change_document(done: ColumnChange) -> dict[str, Any]:
+    """Return what a change of columns shows."""
+    return {"transaction": done.transaction, "schema": json.loads(done.schema.to_json())}
 
 
 def error_of(document: Mapping[str, Any]) -> SleeperError:

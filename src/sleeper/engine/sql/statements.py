@@ -107,12 +107,14 @@ _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
     "update": "rows are not changed in place: add newer rows to a table with aggregations "
     "(sleeper.table.aggregations)",
-    "delete": "rows are not deleted one by one: sleeper.table.filters removes rows by age",
+    "delete": "delete rows by their keys by Table.delete() (`sleeper delete`); "
+    "sleeper.table.filters removes rows by age",
     "truncate": "remove all rows by Table.reinitialise() (`sleeper table reinitialise`)",
     "copy": "write rows to files by Table.export(), or `sleeper sql --output FILE`",
     "create": "make tables by Instance.create_table() (`sleeper table add`)",
     "drop": "delete tables by Instance.delete_table() (`sleeper table delete`)",
-    "alter": "change tables by Table.rename() and Table.set_properties()",
+    "alter": "change columns by Table.alter() (`sleeper table alter`), a table's name by "
+    "Table.rename(), its properties by Table.set_properties()",
     "set": "set properties by Table.set_properties() (`sleeper table set`)",
 }
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
+from sleeper.engine.arrow_schema import type_of_arrow
 from sleeper.engine.inputs.data_schema import schema_of
+from sleeper.errors import SchemaInvalid
 from sleeper.instance.instance import input_store
 from sleeper.interfaces.cli.completion import complete_table_settings, complete_tables
 from sleeper.interfaces.cli.options import (
@@ -22,10 +26,11 @@ from sleeper.interfaces.cli.options import (
 )
 from sleeper.interfaces.cli.present import counted, print_facts, print_grid, print_json, say
 from sleeper.interfaces.connection import connect
+from sleeper.interfaces.json_documents import change_document
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.formats.split_points_file import read_split_points, write_split_points
-from sleeper.model.schema import Schema, type_to_text
+from sleeper.model.schema import Field, FieldType, Schema, type_from_text, type_to_text
 from sleeper.model.tables import NAME, SCHEMA
 from sleeper.tables.extend_partitions import estimate_split_points
 from sleeper.tables.upgrade import FormatChange
@@ -340,6 +345,148 @@ def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
     connect(instance).table(name).set_properties(changes)
     for key, value in changes.items():
         say(f"{key} = {value}" if value is not None else f"{key} is back to its default")
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@click.option(
+    "--add", multiple=True, metavar="FIELD:TYPE[:null]", help="A new field; :null if it may be so."
+)
+@click.option(
+    "--default",
+    "defaults",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="What rows of before have in a new field.",
+)
+@click.option("--drop", multiple=True, metavar="FIELD", help="A field to leave out.")
+@click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="A new name.")
+@click.option("--widen", multiple=True, metavar="FIELD:TYPE", help="A wider type for a field.")
+@click.option("--nullable", multiple=True, metavar="FIELD", help="A field that may be null.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="K=V",
+    shell_complete=complete_table_settings,
+    help="A table property to set in the same step; an empty value resets it.",
+)
+@force_option
+@instance_option
+@json_option
+def alter(
+    *,
+    name: str,
+    add: tuple[str, ...],
+    defaults: tuple[str, ...],
+    drop: tuple[str, ...],
+    renames: tuple[str, ...],
+    widen: tuple[str, ...],
+    nullable: tuple[str, ...],
+    settings: tuple[str, ...],
+    force: bool,
+    instance: str,
+    as_json: bool,
+) -> None:
+    """Change value fields of table NAME. No data file is written.
+
+    Rows of before have null, or the default, in a new field. Fields are named as
+    they are before the change, and each option may be given several times. The table
+    needs format 2: see `sleeper table upgrade`.
+
+    TYPE is as `sleeper table show` prints it, such as LongType, "DecimalType(10, 2)"
+    or "ListType(StringType)". IntType can be widened to LongType, FloatType to
+    DoubleType, and a DecimalType to one of more digits before its point.
+
+    \b
+    Examples:
+        sleeper table alter flights --add carrier:StringType:null --rename dest=to
+        sleeper table alter flights --add stops:IntType --default stops=0
+        sleeper --reason "ticket 12" table alter flights --widen distance:LongType
+    """
+    opened = connect(instance).table(name)
+    names = opened.schema.names
+    new_names = dict(split_pairs(renames, "--rename", names))
+    new_types = dict(_field_and_type(text, "--widen") for text in widen)
+    fields = _new_fields(add, defaults)
+    if drop and not force:
+        ask(f"Drop {', '.join(drop)} of table {name}? Its values cannot be had back.")
+    done = opened.alter(
+        add=fields,
+        drop=drop,
+        rename=new_names,
+        widen=new_types,
+        nullable=nullable,
+        properties={key: value or None for key, value in split_pairs(settings, "--set")},
+    )
+    if as_json:
+        print_json(change_document(done))
+        return
+    changes = [
+        *(f"dropped {each}" for each in drop),
+        *(f"renamed {old} to {new}" for old, new in new_names.items()),
+        *(f"widened {each} to {type_to_text(kind)}" for each, kind in new_types.items()),
+        *(f"{each} may be null" for each in nullable),
+        *(f"added {each.name}" for each in fields),
+    ]
+    say(f"changed table {name} (transaction {done.transaction}): {', '.join(changes)}")
+    _print_fields(done.schema)
+
+
+def _new_fields(texts: Iterable[str], defaults: Iterable[str]) -> list[Field]:
+    """Return the fields to add.
+
+    Raises:
+        click.BadParameter: one has no type, or a default is of none of them.
+    """
+    kinds = {}
+    for text in texts:
+        nullable = text.endswith(_NULL)
+        name, kind = _field_and_type(text.removesuffix(_NULL), "--add")
+        if name in kinds:
+            raise click.BadParameter(f"{name!r} is there twice", param_hint="--add")
+        kinds[name] = (kind, nullable)
+    given = dict(split_pairs(defaults, "--default", kinds))
+    unknown = [name for name in given if name not in kinds]
+    if unknown:
+        raise click.BadParameter(
+            f"{unknown[0]!r} is not added: only rows that were written before a field need one",
+            param_hint="--default",
+        )
+    return [Field(name, *about, default=given.get(name)) for name, about in kinds.items()]
+
+
+_NULL = ":null"
+
+
+def _field_and_type(text: str, option: str) -> tuple[str, FieldType]:
+    """Split `FIELD:TYPE` at its last colon.
+
+    Raises:
+        click.BadParameter: there is none.
+        SchemaInvalid: there is no such type.
+    """
+    name, colon, kind = text.rpartition(":")
+    if not colon:
+        raise click.BadParameter(
+            f"{text!r} must be FIELD:TYPE, such as {text}:StringType", param_hint=option
+        )
+    try:
+        return name, type_from_text(kind)
+    except SchemaInvalid as error:
+        if (ours := _named_by_arrow(kind)) is None:
+            raise
+        raise SchemaInvalid(
+            f"{option} {text}: for {kind} of Arrow write {type_to_text(ours)}"
+        ) from error
+
+
+def _named_by_arrow(text: str) -> FieldType | None:
+    """Return the type that has a name in Arrow, such as int64; None if none has."""
+    try:
+        return type_of_arrow(pa.type_for_alias(text), text)
+    except (ValueError, SchemaInvalid):
+        return None
 
 
 @table.command("migrate-state")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from io import BufferedReader, BytesIO, RawIOBase
@@ -40,7 +40,7 @@ from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
 from sleeper.model.formats.query_json import regions_to_json
 from sleeper.model.keys import checked_value, key_type, value_to_json
-from sleeper.model.known_properties.given import PropertyValue
+from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.other_names import OF_INSTANCE, OF_TABLE, no_such_attribute
 from sleeper.model.queries import (
@@ -53,9 +53,10 @@ from sleeper.model.queries import (
     checked_max_age,
     key_values,
 )
-from sleeper.model.schema import Schema
+from sleeper.model.schema import Field, Schema, type_to_json
 from sleeper.model.tables import SCHEMA
 from sleeper.state.kept_versions import KeptVersions
+from sleeper.tables.alter import ColumnChange, NewFields, NewType, asked_change
 from sleeper.tables.delete_rows import RowDeletion
 from sleeper.tables.history import HistoryEntry
 from sleeper.tables.ingest import IngestResult, csv_for, path_aside
@@ -286,10 +287,15 @@ class RemoteTable(WholeTable):
     def __init__(self, client: HttpClient, name: str) -> None:
         self._client = client
         self._name = name
-        self._document = client.get(f"{path_of_table(name)}/properties")
-        self.schema = Schema.from_json(self._document["properties"][SCHEMA])
+        self._read()
+
+    def _read(self) -> None:
+        """Read what the server knows of the table: its schema and properties."""
+        document = self._client.get(f"{path_of_table(self._name)}/properties")
+        self.schema = Schema.from_json(document["properties"][SCHEMA])
         self._arrow_schema = to_arrow(self.schema)
         self._shown_schema = shown_schema(self.schema, self._arrow_schema)
+        self._document = document
 
     @property
     def name(self) -> str:
@@ -333,7 +339,7 @@ class RemoteTable(WholeTable):
             raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
         body = question(self.schema, **asked)
         if columns is not None:
-            body["columns"] = [*checked_columns(self.schema, columns)]
+            body["columns"] = self._checked_columns(columns)
         if (rows_max := checked_limit(limit)) is not None:
             body["limit"] = rows_max
         if (age_s := checked_max_age(max_age)) is not None:
@@ -349,7 +355,21 @@ class RemoteTable(WholeTable):
 
         path = f"{path_of_table(self._name)}/query"
         rows = answered_rows(self._client, path, parts[0], counter)
+        if columns is None and rows.schema != self._shown_schema and "as_of" not in body:
+            self._read()
         return rows if len(parts) == 1 else self._joined(rows, path, parts[1:], rows_max, counter)
+
+    def _checked_columns(self, columns: Sequence[str]) -> list[str]:
+        """Return the names of columns. Those that this handle does not know may be new.
+
+        Raises:
+            QueryInvalid: the table does not have one of them.
+        """
+        try:
+            return [*checked_columns(self.schema, columns)]
+        except QueryInvalid:
+            self._read()
+            return [*checked_columns(self.schema, columns)]
 
     def _joined(
         self,
@@ -431,7 +451,7 @@ class RemoteTable(WholeTable):
         if (last := version_document(after, "after")) is not None:
             body["after"] = last
         if columns is not None:
-            body["columns"] = [*checked_columns(self.schema, columns)]
+            body["columns"] = self._checked_columns(columns)
         return answered_rows(self._client, f"{path_of_table(self._name)}/diff", body)
 
     def ingest(
@@ -449,6 +469,7 @@ class RemoteTable(WholeTable):
         Files are read on this machine. For files in buckets that the server should read,
         `instance.jobs.submit_ingest` asks for a job.
         """
+        self._read()
         given = job_id if job_id and job_id.strip() else new_secret()[:32]
         aside = path_aside(set_aside)
         options = csv_for(csv, self.schema)
@@ -483,7 +504,8 @@ class RemoteTable(WholeTable):
         return replace(result, rows_read=rows.rows_read, rows_set_aside=rows.rows_set_aside)
 
     def refresh(self) -> int:
-        """Return the table's transaction number after every commit so far."""
+        """Read new properties, and return the table's number after every commit so far."""
+        self._read()
         return self.report_files().transaction
 
     def report_partitions(self) -> list[PartitionReport]:
@@ -506,7 +528,43 @@ class RemoteTable(WholeTable):
         """Set properties by their full names; None takes a value away."""
         path = f"{path_of_table(self._name)}/properties"
         self._client.send("PATCH", path, {"properties": dict(changes)})
-        self._document = self._client.get(path)
+        self._read()
+
+    def alter(
+        self,
+        *,
+        add: NewFields = (),
+        drop: Iterable[str] = (),
+        rename: Mapping[str, str] | None = None,
+        widen: Mapping[str, NewType] | None = None,
+        nullable: Iterable[str] = (),
+        defaults: Mapping[str, Any] | None = None,
+        properties: Mapping[str, PropertyValue | None] | None = None,
+        reason: str | None = None,
+    ) -> ColumnChange:
+        """Change value columns, as `Table.alter`."""
+        change = asked_change(
+            add=add,
+            drop=drop,
+            rename=rename or {},
+            widen=widen or {},
+            nullable=nullable,
+            defaults=defaults or {},
+        )
+        body = {
+            "add": [_field_document(each) for each in change.add],
+            "drop": change.drop,
+            "rename": change.rename,
+            "widen": {name: type_to_json(kind) for name, kind in change.widen.items()},
+            "nullable": change.nullable,
+            "properties": property_texts(properties or {}),
+        }
+        with committing(reason=reason):
+            told = self._client.send("POST", f"{path_of_table(self._name)}/alter", body)
+        self._read()
+        return ColumnChange(
+            schema=Schema.from_json(told["schema"]), transaction=told["transaction"]
+        )
 
     def rename(self, name: str) -> None:
         """Rename the table."""
@@ -564,6 +622,16 @@ def path_of_table(name: str) -> str:
     if not isinstance(name, str):
         raise BadRequest(f"a table's name must be a string, not {name!r}")
     return f"/sleeper/tables/{quote(name, safe='').replace('.', '%2E')}"
+
+
+def _field_document(field: Field) -> dict[str, Any]:
+    """Return a column to add as the server takes it."""
+    return {
+        "name": field.name,
+        "type": type_to_json(field.type),
+        "nullable": field.nullable,
+        "default": field.default,
+    }
 
 
 def _arrow_stream(rows: ValidatedInput, schema: pa.Schema) -> Iterator[bytes]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sized
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sleeper.model.csv_options import CsvOptions
+from sleeper.model.schema import Field as SchemaField
+from sleeper.model.schema import type_from_json
 
 Values = dict[str, str | int | bool | None]
 
@@ -102,6 +105,69 @@ class ChangedTable(Body):
     online: Annotated[
         bool | None, Field(description="false so that background operations skip the table.")
     ] = None
+
+
+class NewField(Body):
+    """A column to add."""
+
+    name: Annotated[str, Field(examples=["country"])]
+    type: Annotated[Any, Field(description="As in a schema.", examples=["StringType"])]
+    nullable: Annotated[
+        bool, Field(description="true if it may be null; else it needs a default.")
+    ] = False
+    default: Annotated[
+        str | bool | int | float | None,
+        Field(
+            description="Its value in the rows that are there; bytes in base64, times in ISO 8601.",
+            examples=["CH"],
+        ),
+    ] = None
+
+
+class ChangedColumns(Body):
+    """What to change of the columns of a table. Names are those of before the change."""
+
+    add: Annotated[list[NewField], Field(description="New columns, which come last.")] = []
+    drop: Annotated[list[str], Field(description="Columns to leave out.")] = []
+    rename: Annotated[
+        dict[str, str],
+        Field(description="New names, by the names of now.", examples=[{"dest": "destination"}]),
+    ] = {}
+    widen: Annotated[
+        dict[str, Any],
+        Field(description="New types, by name.", examples=[{"distance": "LongType"}]),
+    ] = {}
+    nullable: Annotated[list[str], Field(description="Columns that may be null from now on.")] = []
+    properties: Annotated[
+        Values, Field(description="Properties to set in the same step; null takes a value away.")
+    ] = {}
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments for `Table.alter`.
+
+        Raises:
+            SchemaInvalid: there is no such type.
+        """
+        return {
+            "add": [
+                SchemaField(
+                    each.name,
+                    type_from_json(each.type),
+                    each.nullable,
+                    default=_default_text(each.default),
+                )
+                for each in self.add
+            ],
+            "drop": self.drop,
+            "rename": self.rename,
+            "widen": {name: type_from_json(kind) for name, kind in self.widen.items()},
+            "nullable": self.nullable,
+            "properties": self.properties,
+        }
+
+
+def _default_text(value: str | float | None) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 class RowsByKey(Body):

@@ -302,6 +302,109 @@ class TestIngest:
         assert pq.read_table(aside).to_pylist() == [{"id": None, "n": 2}]
 
 
+CHANGES = {
+    "added": {"add": [pa.field("x", pa.int64())]},
+    "added from a schema": {"add": pa.schema([("x", pa.list_(pa.string()))])},
+    "defaults": {
+        "add": [
+            pa.field("x", pa.int64(), nullable=False),
+            pa.field("t", pa.timestamp("us", "UTC"), nullable=False),
+            pa.field("b", pa.binary()),
+            pa.field("d", pa.decimal128(5, 2)),
+            pa.field("f", pa.float64()),
+        ],
+        "defaults": {
+            "x": 7,
+            "t": DAY,
+            "b": b"\x00\xff",
+            "d": Decimal("1.5"),
+            "f": float("-inf"),
+        },
+    },
+    "all": {
+        "drop": ["note"],
+        "rename": {"n": "m"},
+        "widen": {"n": pa.int64()},
+        "nullable": ["n"],
+        "properties": {"sleeper.table.gc.delay.minutes": 7},
+        "reason": "ticket 12",
+    },
+    "nothing": {},
+    "a key": {"drop": ["id"]},
+    "misspelt": {"drop": ["notes"]},
+    "text": {"drop": "note"},
+    "number": {"nullable": 5},
+    "pairs": {"rename": [("n", "m")]},
+    "no field": {"add": ["x"]},
+    "no fields": {"add": "x"},
+    "no type": {"widen": {"n": "int64"}},
+    "no such type": {"add": [pa.field("x", pa.null())]},
+    "no default": {"add": [pa.field("x", pa.int64(), nullable=False)]},
+    "default of another type": {"add": [pa.field("x", pa.int64())], "defaults": {"x": "1"}},
+    "default of too many digits": {"add": [pa.field("x", pa.int64())], "defaults": {"x": 10**5000}},
+    "default too long": {"add": [pa.field("x", pa.string())], "defaults": {"x": "y" * 5_000}},
+    "default of nothing": {"defaults": {"n": 1}},
+    "no name": {"rename": {"n": ""}},
+    "half of a letter": {"rename": {"n": "\ud800"}},
+    "name of a number": {"rename": {"n": 5}},
+    "wrong property": {"nullable": ["n"], "properties": {"sleeper.table.filters": "ageOff(z,1)"}},
+    "long reason": {"nullable": ["n"], "reason": "x" * 501},
+}
+
+
+class TestColumns:
+    """They change by REST as they do in Python."""
+
+    COLUMNS = pa.schema(
+        [("id", pa.string()), pa.field("n", pa.int32(), nullable=False), ("note", pa.string())]
+    )
+
+    def made(self, instance, name):
+        table = instance.create_table(name, self.COLUMNS, row_keys=["id"])
+        table.upgrade()
+        table.ingest([{"id": "a", "n": 1, "note": "z"}])
+        return table
+
+    @pytest.mark.parametrize("name", CHANGES)
+    def test_a_change_does_the_same_by_rest(self, remote, name):
+        """The same result, or error; and the same table afterwards."""
+        self.made(remote[1], "u")
+        both = self.made(remote[1], "t"), remote[0].table("u")
+
+        found = [
+            (
+                outcome(lambda table=table: table.alter(**CHANGES[name])),
+                table.columns,
+                table.arrow_schema,
+                table.properties.values,
+                table.query().to_pylist(),
+                [(each.kinds, each.reasons) for each in table.history(1)],
+            )
+            for table in both
+        ]
+
+        assert found[0] == found[1]
+
+    def test_a_handle_of_before_uses_the_columns_of_now(self, remote):
+        """Somebody else changes them; what is asked for, sent and shown goes by the new ones."""
+        local = self.made(remote[1], "t")
+        asked, sent, counted, listed, refreshed = (remote[0].table("t") for _ in range(5))
+
+        local.alter(rename={"n": "m"}, widen={"n": pa.int64()}, add=[pa.field("x", pa.int64())])
+        sent.ingest([{"id": "b", "m": 2**40, "note": None, "x": 3}])
+
+        assert asked.query(columns=["x", "m"]).to_pylist() == [
+            {"x": None, "m": 1},
+            {"x": 3, "m": 2**40},
+        ]
+        with pytest.raises(BadRequest, match="'n'"):
+            counted.query(columns=["n"])
+        assert listed.query("b").to_pylist() == [{"id": "b", "m": 2**40, "note": None, "x": 3}]
+        refreshed.refresh()
+        columns = ["id", "m", "note", "x"]
+        assert [each.columns for each in (asked, sent, listed, refreshed)] == [columns] * 4
+
+
 class TestInstances:
     """`sleeper.connect` with the URL of a server."""
 

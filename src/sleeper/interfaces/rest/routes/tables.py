@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.interfaces.json_documents import table_document
+from sleeper.interfaces.json_documents import change_document, table_document
 from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
-from sleeper.interfaces.rest.bodies import ChangedProperties, ChangedTable, NewTable
+from sleeper.interfaces.rest.bodies import ChangedColumns, ChangedProperties, ChangedTable, NewTable
 from sleeper.interfaces.rest.json_values import json_answer, split_points_of
 from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.model.schema import Schema
@@ -126,6 +126,32 @@ def change_table(table: str, body: ChangedTable, request: Request) -> Response:
     if body.online is not None:
         opened.set_online(online=body.online)
     return Response(status_code=204)
+
+
+@router.post(
+    "/{table:segment}/alter",
+    dependencies=[ADMIN],
+    responses=answers(
+        {
+            "transaction": 6,
+            "schema": {
+                "rowKeyFields": [{"name": "tailnum", "type": "StringType", "id": 1}],
+                "sortKeyFields": [],
+                "valueFields": [{"name": "dest", "type": "StringType", "id": 2}],
+                "schemaId": 2,
+                "lastFieldId": 2,
+            },
+        }
+    ),
+)
+def change_columns(table: str, body: ChangedColumns, request: Request) -> Response:
+    """Add, drop, rename or widen columns, or let them be null. No data file is written.
+
+    Rows of before have null, or the default, in new columns. The table needs format 2 (`upgrade`).
+    """
+    _check_no_file(body.properties)
+    done = served_instance(request).table(table).alter(**body.arguments())
+    return json_answer(change_document(done))
 
 
 @router.get("/{table:segment}/partitions", dependencies=[READ])
