@@ -283,6 +283,23 @@ class TestWriters:
         assert in_order(rename_k(table)) == expected
         assert {each.schema_id for each in table.references()} == {1}
 
+    def test_a_compaction_of_before_leaves_files_with_columns_of_now(self, instance, table):
+        """Given rows with a new column while a compaction runs, then it does not write them anew."""
+        other = instance.table("t")
+        table.ingest(rows(0, 10))
+
+        def add_column(done, planned):
+            if "x" not in other.columns:
+                other.alter(add=[pa.field("x", pa.string())])
+                for first in (70, 80):
+                    extra = pa.array([f"x of {first}"] * 2, pa.string())
+                    other.ingest(rows(first, first + 2).append_column("x", extra))
+
+        table.compact(all_files=True, progress=add_column)
+
+        kept = other.query(keys=[70, 71, 80, 81], columns=["x"]).to_arrow().column(0).to_pylist()
+        assert kept == ["x of 70", "x of 70", "x of 80", "x of 80"]
+
     def test_a_change_whose_process_died_before_the_log_is_completed(
         self, instance, table, monkeypatch
     ):

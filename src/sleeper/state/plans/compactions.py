@@ -119,7 +119,8 @@ def plan_compactions(
             file, and a single file with deleted rows or older columns (CMP-8). Plan again when the
             jobs have ended, until each leaf has one file.
         only: Whether a reference may be compacted.
-        schema_id: The number of the schema that jobs write files by.
+        schema_id: The number of the schema that jobs write files by. Files of newer ones are left
+            to a run that knows their columns.
         new_id: Makes random ids of jobs. If not all jobs may be created, the ids decide which.
 
     Files with deleted rows are written anew, whatever the strategy says, once the table has a
@@ -137,8 +138,8 @@ def plan_compactions(
         references = state.files.references_on(leaf.partition_id)
         here = {ref.job_id for ref in references if ref.job_id is not None}
         outstanding |= here
-        unclaimed = (ref for ref in references if ref.job_id is None and only(ref))
-        free = sorted(unclaimed, key=lambda ref: ref.row_count)
+        known = (ref for ref in references if (ref.schema_id or 1) <= schema_id and only(ref))
+        free = sorted((ref for ref in known if ref.job_id is None), key=lambda ref: ref.row_count)
         groups, reason = _groups(free, len(here), settings)
         to_clean = [each for each in free if hidden_in(state, each.sequence, [leaf.region])]
         if all_files:
