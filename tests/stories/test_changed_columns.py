@@ -343,6 +343,27 @@ class TestWriters:
         assert [len(each.arrow_schema) for each in opened] == [4, 3]
         assert (other.columns, other.schema.number) == (["n", "id", "price"], 2)
 
+    def test_a_change_completes_one_that_was_made_after_it_began(
+        self, instance, table, monkeypatch
+    ):
+        """The log has the columns of both, so whoever made the second reads the version it got."""
+        other, opened = instance.table("t"), table._current()
+
+        def died(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(verb, "record_change", died)
+            with pytest.raises(KeyboardInterrupt):
+                other.alter(add=[pa.field("x", pa.int64())])
+        with monkeypatch.context() as patched:
+            patched.setattr(table, "_current", lambda: opened)
+            done = table.alter(add=[pa.field("y", pa.int64())])
+
+        assert [*table.state().schemas] == [1, 2, 3]
+        asked = table.query(key=1, as_of=done.transaction).to_arrow()
+        assert asked.column_names == [*SCHEMA.names, "x", "y"]
+
     def test_two_changes_at_once_are_both_made(self, instance, table):
         """Each is made of the newest columns."""
         other = instance.table("t")

@@ -1,8 +1,8 @@
 """Changes the columns of a table; no data file is written (rules COL-1 to COL-8).
 
-1. the log gets the table's schema of now, should it lack it
-2. the new schema is made of the newest record of the table, and stored there, with the properties
-   that go with it, in one step: from then on readers and writers use it
+1. the log gets the schema of the newest record of the table, should it lack it: so it misses none
+2. the new schema is made of that record, and stored there, with the properties that go with it, in
+   one step, if the record is still the newest: from then on readers and writers use it
 3. the log gets it too, with who changed it and why. If this process is killed before, the next
    commit adds it.
 
@@ -143,12 +143,12 @@ def alter(
             f"was changed. Upgrade it first: `sleeper table upgrade {table.name}` or "
             "table.upgrade(); versions of Sleeper that do not know format 2 refuse it then"
         )
-    _record_schema(table.store, table.schema)
     before = table.schema
 
     def changed(schema: Schema) -> Schema:
         nonlocal before
         before = schema
+        _record_schema(table.store, schema)
         return changed_schema(schema, change)
 
     record = change_schema(table.record.table_id, changed, properties, index=table.context.index)
