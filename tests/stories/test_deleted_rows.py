@@ -143,6 +143,23 @@ class TestCompaction:
         assert table.state().deletes == ()
         assert table.count() == 2 * 190
 
+    def test_need_not_end_a_deletion_where_no_file_is(self, tmp_path):
+        """
+        Given a leaf without files, then a deletion of keys in it is no transaction: no compaction
+        could end it, and the table could take fewer deletions, or never be of format 1 again.
+        """
+        instance = sleeper.connect(tmp_path / "leaf without files", create=True)
+        table = instance.create_table("t", SCHEMA, row_keys=["id"], split_points=[100])
+        table.upgrade()
+        table.ingest(rows([1], 1))
+        before = table.refresh()
+
+        done = table.delete(keys=[100, 150])
+
+        assert done.transaction == table.refresh() == before
+        assert table.state().deletes == ()
+        assert table.downgrade().format == 1
+
     def test_that_read_before_the_deletion_does_not_bring_rows_back(self, table):
         """Given a compaction that has read, when rows are deleted before it commits, its output
         hides them.

@@ -103,10 +103,11 @@ class TableState:
             each
             for each in self.deletes
             if not any(region.overlaps(changed) for region in each.regions)
-            or self._is_yet_to_obey(each, files)
+            or self.is_yet_to_obey(each, files)
         )
 
-    def _is_yet_to_obey(self, delete: RowDelete, files: FileReferences) -> bool:
+    def is_yet_to_obey(self, delete: RowDelete, files: FileReferences) -> bool:
+        """Return whether a deletion applies to any of some files in the leaves of its regions."""
         for leaf, _ in self.tree.leaves_overlapping(delete.regions):
             for partition_id in self.tree.ids_upwards(leaf.partition_id):
                 references = files.references_on(partition_id)

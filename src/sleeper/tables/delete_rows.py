@@ -27,8 +27,8 @@ class RowDeletion(NotebookHtml):
     """A deletion of rows that was committed.
 
     Attributes:
-        transaction: The transaction after which the rows are gone; the newest one if the table had
-            no file.
+        transaction: The transaction after which the rows are gone; the newest one if there was no
+            file that could have any.
         regions: How many keys and ranges were deleted.
     """
 

@@ -53,7 +53,8 @@ class DeleteRows(Transaction):
             )
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Record the deletion; a table without files has nothing to delete."""
-        if not state.files.reference_count:
+        """Record the deletion; where its leaves have no file, there is nothing to delete."""
+        delete = RowDelete(state.number, self.regions)
+        if not state.is_yet_to_obey(delete, state.files):
             return state
-        return replace(state, deletes=(*state.deletes, RowDelete(state.number, self.regions)))
+        return replace(state, deletes=(*state.deletes, delete))
