@@ -1,4 +1,8 @@
-"""What the parties of a simulated world do: ingest, take care of the table, read it, change it."""
+"""What the parties of a simulated world do: ingest, take care of the table, read it, change it.
+
+What changes the table by a call of its own is a `Change`, which the truth compares with what comes
+into being meanwhile: the process is busy with it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.errors import (
+    BadRequest,
     CommitUnknown,
     DataDamaged,
+    QueryInvalid,
     SleeperError,
     TableAlreadyExists,
     VersionNotFound,
@@ -24,7 +30,8 @@ from sleeper.storage.places import Place
 from sleeper.tables.table import Table
 from tests.simulated_process import simulated_process
 from tests.simulator.simulated_objects import SimulatedObjects
-from tests.simulator.truth import Truth
+from tests.simulator.stand_in_engine import rows_of_table
+from tests.simulator.truth import BASE, Alteration, Attempt, Change, Columns, Deletion, Truth
 from tests.simulator.world import Life, World
 
 KEYS = range(24)
@@ -36,6 +43,8 @@ SCHEMA = pa.schema(
         pa.field("attempt", pa.string()),
     ]
 )
+ADDED = ("x", "y", "z")
+"""Names of columns that come and go."""
 GC_DELAY = timedelta(minutes=60)
 ORPHAN_AGE = timedelta(hours=3)
 THRESHOLD = "sleeper.table.partition.splitting.threshold"
@@ -99,9 +108,9 @@ class Shared:
         )
         return Process(life, self, instance)
 
-    def created(self, key: str, body: bytes) -> None:
+    def created(self, key: str, body: bytes, doing: Change | None) -> None:
         try:
-            self.truth.created(key, body, self.world.now)
+            self.truth.created(key, body, self.world.now, doing)
         except AssertionError as wrong:  # nothing in the product may handle it
             self.world.fail(wrong)
 
@@ -129,6 +138,24 @@ class Process:
             (record,) = self.instance.tables()
             self.handle = self.instance.table(record.name)
         return self.handle
+
+    def change(
+        self,
+        change: Change,
+        table: Table,
+        call: Callable[[Table], Any],
+        denies: Callable[[SleeperError], bool] = lambda error: not isinstance(error, CommitUnknown),
+    ) -> Any:
+        """Make a change, and note an error that says that it was not made; others leave it open."""
+        self.life.busy_with = change
+        try:
+            return call(table)
+        except SleeperError as error:
+            if denies(error):
+                self.truth.denies(change, error)
+            raise
+        finally:
+            self.life.busy_with = None
 
     def do(self, verb: str, work: Callable[[Table], object]) -> bool:
         """Do something that may fail as storage does; tell whether it came to its end."""
@@ -165,27 +192,35 @@ def ingest_for_ever(process: Process) -> None:
 
 def ingest(process: Process, job: str | None) -> bool:
     draw, truth, life = process.draw, process.truth, process.life
-    attempt = truth.begin(job, [draw.choice(KEYS) for _ in range(draw.randrange(1, 6))])
-    columns = [list(column) for column in zip(*attempt.rows, strict=True)]
-    rows = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+    keys = [draw.choice(KEYS) for _ in range(draw.randrange(1, 6))]
+    ignores = draw.random() < 0.3
 
     def rest(done: int, total: int | None) -> None:
         life.world.step(life, "read input")
 
     def work(table: Table) -> None:
-        life.busy_with = attempt
-        try:
-            result = table.ingest(rows, job_id=job, progress=rest)
-        except CommitUnknown:
-            raise
-        except SleeperError as error:
-            truth.denies(attempt, error)
-            raise
-        finally:
-            life.busy_with = None
+        attempt = truth.begin(job, keys, filled_columns(draw, table))
+        rows, options = input_of(attempt), {"job_id": job, "ignore_extra_columns": ignores}
+        result = process.change(
+            attempt, table, lambda table: table.ingest(rows, progress=rest, **options)
+        )
         truth.acknowledged(attempt, result)
 
     return process.do("ingest", work)
+
+
+def filled_columns(draw: Any, table: Table) -> list[str]:
+    """Added columns that rows get a value in: some that may be null, and all others."""
+    added = table.schema.values[1:]
+    return [each.name for each in added if not each.nullable or draw.random() < 0.6]
+
+
+def input_of(attempt: Attempt) -> pa.Table:
+    columns = [list(column) for column in zip(*attempt.rows, strict=True)]
+    rows = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
+    for name, value in attempt.fills.items():
+        rows = rows.append_column(name, pa.array([value] * len(rows), pa.string()))
+    return rows
 
 
 # ---------------------------------------------------------------- maintenance
@@ -261,11 +296,19 @@ def read_for_ever(process: Process) -> None:
 def ask(process: Process, table: Table, as_of: int | None) -> None:
     truth, world, draw = process.truth, process.life.world, process.draw
     asked, wanted = question(draw)
-    before, number = truth.number, as_of
+    names = names_to_ask_for(draw, table)
+    before, number, known = truth.number, as_of, truth.newest_schema
     try:
-        with table.query(**asked, as_of=as_of) as answer:
-            number = answer.transaction
+        with table.query(**asked, columns=names, as_of=as_of) as answer:
+            number, schema = answer.transaction, table.schema.number
             found = answer.to_arrow()
+    except QueryInvalid as error:
+        of_then = range(known, truth.newest_schema + 1)
+        if as_of is not None:
+            of_then = [truth.versions[as_of].schema]
+        if not any(columns_named(truth.schemas[each], names) is None for each in of_then):
+            raise AssertionError(f"columns {names} cannot be read: {error}") from error
+        raise
     except (DataDamaged, VersionNotFound) as error:
         if as_of is not None and isinstance(error, DataDamaged):
             raise AssertionError(f"deleted version {as_of} counts as damage") from error
@@ -276,9 +319,20 @@ def ask(process: Process, table: Table, as_of: int | None) -> None:
         return
     assert number is not None
     assert as_of is not None or number >= before, "a reader does not see what was committed"
-    rows = [*zip(*(column.to_pylist() for column in found.columns), strict=True)]
-    truth.check_rows(number, rows, wanted)
+    if as_of is not None:
+        schema = truth.versions[number].schema
+    assert as_of is not None or schema >= known, "a reader does not see how columns were changed"
+    assert schema >= truth.versions[number].schema
+    columns = columns_named(truth.schemas[schema], names)
+    assert columns is not None, f"a column of {names} is not there"
+    assert found.column_names == [each.name for each in columns]
+    rows = rows_of_table(found)
+    truth.check_rows(number, rows, wanted, columns)
     process.shared.ends["rows read"] += len(rows)
+    added = [at for at, each in enumerate(columns) if each not in BASE]
+    process.shared.ends["added values read"] += sum(
+        row[at] is not None for row in rows for at in added
+    )
 
 
 def question(draw: Any) -> tuple[dict[str, Any], Callable[[Any], bool]]:
@@ -291,25 +345,130 @@ def question(draw: Any) -> tuple[dict[str, Any], Callable[[Any], bool]]:
     return {"keys": [low, *more]}, lambda row: row[0] in (low, *more)
 
 
+def names_to_ask_for(draw: Any, table: Table) -> list[str] | None:
+    """Names of some columns, which need not be there; None for all."""
+    way = draw.random()
+    if way < 0.4:
+        return None
+    if way < 0.7:
+        return SCHEMA.names
+    names = [*table.schema.columns] if way < 0.95 else [*SCHEMA.names, *ADDED]
+    return draw.sample(names, draw.randrange(1, len(names) + 1))
+
+
+def columns_named(columns: Columns, names: list[str] | None) -> Columns | None:
+    """The columns of these names, or all; None if one is missing."""
+    if names is None:
+        return columns
+    by_name = {each.name: each for each in columns}
+    return tuple(by_name[name] for name in names) if by_name.keys() >= {*names} else None
+
+
+# ---------------------------------------------------------------- deletions
+
+
+def delete_for_ever(process: Process) -> None:
+    """Delete rows of keys, now and then."""
+    while True:
+        verb = process.draw.choice(["delete", verb_of_format_2(process, "delete")])
+        process.do(verb, lambda table: ADMIN[verb](process, table))  # noqa: B023
+        rest_for(process, 5, 30)
+
+
+def verb_of_format_2(process: Process, verb: str) -> str:
+    """The verb, or `upgrade` where the table refuses it."""
+    return verb if process.truth.versions[-1].format == 2 else "upgrade"
+
+
+def delete(process: Process, table: Table) -> None:
+    draw, truth = process.draw, process.truth
+    low, *more = sorted(draw.sample(KEYS, draw.randrange(2, 4)))
+    deletion = Deletion(truth.new_label("deletion"))
+    way = draw.random()
+    if way < 0.4:
+        asked, deletion.inside = {"key": low}, lambda key: key == low
+    elif way < 0.7:
+        asked, deletion.inside = {"keys": [*more, low]}, lambda key: key in (low, *more)
+    else:
+        asked, deletion.inside = {"range": {"k": (low, more[0])}}, lambda key: low <= key < more[0]
+    result = process.change(
+        deletion, table, lambda table: table.delete(**asked, reason=deletion.label)
+    )
+    truth.deleted(deletion, result)
+    before, after = (truth.versions[n].gone for n in (result.transaction - 1, result.transaction))
+    process.shared.ends["rows deleted"] += len(after) - len(before)
+
+
 # ---------------------------------------------------------------- admin
 
 
 def change_for_ever(process: Process) -> None:
-    """Rename the table and set its properties, now and then."""
-    draw = process.draw
+    """Change the table, its columns above all, now and then."""
     while True:
-        if draw.random() < 0.5:
-            process.do("rename", lambda table: rename(process, table))
-        else:
-            name, values = draw.choice(CHANGES)
-            value = draw.choice(values)
-            process.do("set", lambda table: table.set_properties({name: value}))  # noqa: B023
-        process.life.party.rests_until = process.life.world.steps + draw.randrange(10, 80)
+        alters = verb_of_format_2(process, "alter")
+        verb = process.draw.choice([alters, alters, "alter", "rename", "set"])
+        process.do(verb, lambda table: ADMIN[verb](process, table))  # noqa: B023
+        rest_for(process, 5, 40)
+
+
+def rest_for(process: Process, least: int, most: int) -> None:
+    process.life.party.rests_until = process.life.world.steps + process.draw.randrange(least, most)
 
 
 def rename(process: Process, table: Table) -> None:
     with suppress(TableAlreadyExists):
         table.rename(process.draw.choice(NAMES))
+
+
+def set_property(process: Process, table: Table) -> None:
+    name, values = process.draw.choice(CHANGES)
+    table.set_properties({name: process.draw.choice(values)})
+
+
+def upgrade(process: Process, table: Table) -> None:
+    result = table.upgrade()
+    assert process.truth.versions[result.transaction].format == result.format == 2
+
+
+def alter(process: Process, table: Table) -> None:
+    """Add, drop or rename a column, or put another one of the same name in its place."""
+    draw, truth = process.draw, process.truth
+    alteration = Alteration(truth.new_label("alteration"))
+    here = [each.name for each in table.schema.values[1:]]
+    free = [name for name in ADDED if name not in here]
+    way = draw.random()
+    if here and (way < 0.4 or not free):
+        alteration.drop = (draw.choice(here),)
+        free = [*alteration.drop] if way < 0.2 else []
+    elif here and way < 0.6:
+        alteration.rename = {draw.choice(here): draw.choice(free)}
+        free = []
+    is_nullable = draw.random() < 0.6
+    if free:
+        default = alteration.label if not is_nullable or draw.random() < 0.5 else None
+        alteration.add = {draw.choice(free): default}
+    asked = {
+        "add": [pa.field(name, pa.string(), is_nullable) for name in alteration.add],
+        "defaults": {name: each for name, each in alteration.add.items() if each is not None},
+        "drop": alteration.drop,
+        "rename": alteration.rename,
+    }
+    result = process.change(
+        alteration,
+        table,
+        lambda table: table.alter(**asked),
+        denies=lambda error: isinstance(error, BadRequest),  # after others it may have been made
+    )
+    truth.altered(alteration, result)
+
+
+ADMIN = {
+    "rename": rename,
+    "set": set_property,
+    "alter": alter,
+    "upgrade": upgrade,
+    "delete": delete,
+}
 
 
 ROLES: dict[str, Callable[[Process], None]] = {
@@ -318,4 +477,5 @@ ROLES: dict[str, Callable[[Process], None]] = {
     "clean": clean_for_ever,
     "read": read_for_ever,
     "change": change_for_ever,
+    "delete": delete_for_ever,
 }

@@ -20,7 +20,7 @@ from tests.simulator.world import READS, WRITES, Life
 
 PAGE = 4
 
-Observer = Callable[[str, bytes], object]
+Observer = Callable[[str, bytes, Any], object]
 
 
 class Url(str):
@@ -40,7 +40,8 @@ class SimulatedObjects:
     Args:
         inner: What is stored.
         life: The process.
-        created: Told of each object that came into being by `create`.
+        created: Told of each object that came into being by `create`, and what the process was
+            busy with when it made the call.
         prefix: The folder that keys are relative to; for the trace alone.
     """
 
@@ -60,10 +61,12 @@ class SimulatedObjects:
         return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
+        doing = self._life.busy_with  # the call may be done when the process does other things
+
         def effect() -> bool:
             done = self._inner.create(key, body)
             if done:
-                self._created(self._prefix + key, body)
+                self._created(self._prefix + key, body, doing)
             return done
 
         return self._write(f"create {self._prefix}{key}", effect)

@@ -13,6 +13,7 @@ from hashlib import sha256
 
 import pyarrow as pa
 
+from sleeper.engine.rows import Rows
 from tests.any_order.whole_instance import check_leaves_cover_the_key_space, rows_in_files
 from tests.simulator.parties import (
     CARE,
@@ -25,14 +26,17 @@ from tests.simulator.parties import (
     STRATEGY,
     Process,
     Shared,
+    alter,
+    delete,
     ingest,
 )
-from tests.simulator.stand_in_engine import rows_of, stand_in_engine
+from tests.simulator.stand_in_engine import rows_of, rows_of_table, stand_in_engine
 from tests.simulator.truth import Truth
 from tests.simulator.world import FAULTS, Life, Weather, World
 
 STEPS = 200
 BEGINNINGS = 24
+OTHERS = (*ROLES, "change", "delete")
 CLOCKS = (0.0, 0.0, 0.5, -0.5, 7.0, -7.0, 60.0, -60.0, 5e3, -5e3, 5e6, -5e6)
 CALM = Weather(dict.fromkeys(FAULTS, 0.0), stay=1.0, leap=0.0, sleep=0.0, clocks=[0.0])
 
@@ -80,7 +84,7 @@ def _simulate(seed: int, steps: int) -> Outcome:
         World(draw, Weather.of(draw, CLOCKS), steps)
     )
     world = shared.world
-    roles = ["ingest", "care", "read", *draw.choices([*ROLES], k=draw.randrange(0, 4))]
+    roles = ["ingest", "care", "read", *draw.choices(OTHERS, k=draw.randrange(0, 4))]
     for place, role in enumerate(roles):
         world.add(f"{role}-{place}", partial(live, shared, ROLES[role]))
     world.run()
@@ -114,13 +118,17 @@ def begun(number: int) -> Shared:
     process.handle = process.instance.create_table(
         "t", SCHEMA, row_keys=["k"], sort_keys=["n"], split_points=points, properties=properties
     )
+    verbs = dict(CARE)
+    if number // 2 % 2:
+        process.handle.upgrade()
+        verbs |= {"alter": alter, "delete": delete}
     for _ in range(number):
         shared.world.now += timedelta(minutes=draw.choice([0, 1, 30]))
-        verb = draw.choice(["ingest", "ingest", "ingest", "ingest", *CARE])
+        verb = draw.choice(["ingest", "ingest", "ingest", "ingest", *verbs])
         if verb == "ingest":
             ingest(process, None)
         else:
-            CARE[verb](process, process.handle)
+            verbs[verb](process, process.handle)
     return shared
 
 
@@ -129,7 +137,7 @@ def check_end(shared: Shared) -> None:
     world, truth = shared.world, shared.truth
     check_table(alone(shared))
     world.now += timedelta(days=1)
-    alone(shared).table().compact()  # takes back what dead processes had claimed
+    alone(shared).table().compact(all_files=True)  # takes back what dead processes had claimed
     world.now += ORPHAN_AGE + timedelta(days=1)
     process = alone(shared)
     table = process.table()
@@ -141,6 +149,7 @@ def check_end(shared: Shared) -> None:
     stored = {info.key for info in files.listing("data/")}
     assert stored == known, "something is left over, or missing"
     assert truth.number == table.state().number
+    assert table.state().deletes == (), "a deletion that every file obeys is kept"
 
 
 def check_table(process: Process) -> None:
@@ -150,15 +159,19 @@ def check_table(process: Process) -> None:
     state = table.state()
     assert state.number == truth.number
     with table.query() as answer:
-        found = answer.to_arrow()
-    rows = [*zip(*(column.to_pylist() for column in found.columns), strict=True)]
-    truth.check_rows(truth.number, rows, lambda row: True)
+        check_all_rows(truth, answer, truth.newest_schema)
     check_leaves_cover_the_key_space(state.tree)
     rows_in_files(shared.objects.under(table.table_id), table, rows_of)
     assert table.report_files().rows == sum(each.row_count for each in state.references())
     for number in range(truth.number):
         if truth.must_be_readable(number, shared.world.now) and number:
             with table.query(as_of=number) as answer:
-                found = answer.to_arrow()
-            rows = [*zip(*(column.to_pylist() for column in found.columns), strict=True)]
-            truth.check_rows(number, rows, lambda row: True)
+                check_all_rows(truth, answer, truth.versions[number].schema)
+
+
+def check_all_rows(truth: Truth, answer: Rows, schema: int) -> None:
+    """All rows and columns of a version are as the truth has them."""
+    columns, found = truth.schemas[schema], answer.to_arrow()
+    assert found.column_names == [each.name for each in columns]
+    assert answer.transaction is not None
+    truth.check_rows(answer.transaction, rows_of_table(found), lambda row: True, columns)

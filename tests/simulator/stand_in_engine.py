@@ -1,4 +1,4 @@
-"""A stand-in for the row engine: data files are short lists of rows as JSON.
+"""A stand-in for the row engine: data files are short lists of rows as JSON, with ids of columns.
 
 State, operations and plans are what is simulated; they call the engine by a few names, which lead
 here while a simulation runs. Every file that is read is one storage call.
@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sleeper.engine.arrow_schema import fields_in_files
 from sleeper.engine.reading import few_rows
 from sleeper.engine.reading.file_rows import FileRows
 from sleeper.engine.reading.merged_scan import FileSlice, Scanner
@@ -29,19 +30,34 @@ from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
+from sleeper.model.schema_changes import with_ids
 from sleeper.tables import push_down
 
 Row = tuple[Any, ...]
 
 
-def body_of(rows: Sequence[Row]) -> bytes:
+Fields = Sequence[tuple[int, Any]]
+"""Ids of columns, and what their rows have in files without them."""
+
+
+def body_of(rows: Sequence[Row], schema: Schema) -> bytes:
     """Return a data file of the stand-in engine."""
-    return json.dumps(rows).encode()
+    return json.dumps([[each for each, _ in fields_of(schema)], rows]).encode()
 
 
-def rows_of(body: bytes) -> list[Row]:
-    """Return the rows of a data file."""
-    return [tuple(row) for row in json.loads(body)]
+def rows_of(body: bytes, fields: Fields | None = None) -> list[Row]:
+    """Return the rows of a data file with some columns; with its own ones without them."""
+    ids, rows = json.loads(body)
+    if fields is None:
+        return [tuple(row) for row in rows]
+    found = [(ids.index(each) if each in ids else None, default) for each, default in fields]
+    return [tuple(default if at is None else row[at] for at, default in found) for row in rows]
+
+
+def fields_of(schema: Schema) -> Fields:
+    """Return the columns of a schema; the first schema of a table has no ids."""
+    known = fields_in_files(with_ids(schema)) or {}
+    return [(each.id, each.default.as_py()) for each in known.values()]
 
 
 def rows_of_table(table: pa.Table | pa.RecordBatch) -> list[Row]:
@@ -60,7 +76,7 @@ class StandInWriter:
     def __init__(self, output: Any, schema: Schema, arrow_schema: pa.Schema, settings: Any) -> None:
         self._output = output
         self._rows: list[Row] = []
-        self._wide = len(schema.key_names)
+        self._schema = schema
 
     def __enter__(self) -> StandInWriter:
         return self
@@ -72,9 +88,9 @@ class StandInWriter:
         self._rows += rows_of_table(rows)
 
     def close(self) -> WrittenFile:
-        keys = [row[: self._wide] for row in self._rows]
+        keys = [row[: len(self._schema.key_names)] for row in self._rows]
         assert keys == sorted(keys)
-        body = body_of(self._rows)
+        body = body_of(self._rows, self._schema)
         self._output.write(body)
         first, last = (self._rows[n][:1] if self._rows else () for n in (0, -1))
         return WrittenFile(
@@ -97,11 +113,11 @@ def sort_into_groups(
         yield place, iter([table_of(here, arrow_schema)])
 
 
-def read_file(files: Any, filename: str) -> list[Row]:
+def read_file(files: Any, filename: str, fields: Fields | None = None) -> list[Row]:
     body = files.read(filename)
     if body is None:
         raise DataDamaged(f"data file {filename!r} is missing")
-    return rows_of(body)
+    return rows_of(body, fields)
 
 
 def read_stored_sketch(files: Any, reference: FileReference, schema: Schema) -> Sketches:
@@ -122,13 +138,14 @@ def merge(
 ) -> Iterator[pa.RecordBatch]:
     """Merge files in key order, one batch for each key."""
     schema, wide = scanner._arrow_schema, len(scanner._schema.key_names)
+    fields = fields_of(scanner._schema)
     places = [schema.names.index(name) for name in columns or schema.names]
     shown = pa.schema([schema.field(place) for place in places])
 
     def batches() -> Iterator[pa.RecordBatch]:
         files = []
         for part in slices:
-            rows = read_file(part.url.objects, part.url.key)
+            rows = read_file(part.url.objects, part.url.key, fields)
             regions = part.regions
             files.append([r for r in rows if not regions or any((r[0],) in g for g in regions)])
         rows = list(heapq.merge(*files, key=lambda row: row[:wide]))
@@ -153,7 +170,11 @@ def look_up(
     columns: Sequence[str] | None = None,
 ) -> list[pa.Table]:
     asked = set(keys.column(0).to_pylist())
-    found = [[row for row in read_file(reader._files, f) if row[0] in asked] for f in filenames]
+    fields: Fields = [(number, None) for number in range(1, 1 + len(schema))]
+    if reader._fields is not None:
+        fields = [(each.id, each.default.as_py()) for each in reader._fields.values()]
+    every = [read_file(reader._files, name, fields) for name in filenames]
+    found = [[row for row in rows if row[0] in asked] for rows in every]
     return [table_of(rows, schema).select(list(columns or schema.names)) for rows in found]
 
 
@@ -197,6 +218,7 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (Scanner, "merge", merge),
     (VerifiedPages, "unchecked", lambda *_: None),
     (LookupReader, "check", check),
+    (LookupReader, "inspect", lambda *_: None),  # where columns lie in a file
     (LookupReader, "look_up", look_up),
 )
 

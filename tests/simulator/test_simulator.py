@@ -33,7 +33,8 @@ FAILED = [
 WANTED = (
     *("ingest: done", "ingest: StorageFailed", "CommitUnknown", "query: done"),
     *("as of: done", "compaction job: done", "leaves split", "leaves merged"),
-    *("files collected", "rename: done", "set: done"),
+    *("files collected", "rename: done", "set: done", "upgrade: done"),
+    *("delete: done", "rows deleted", "alter: done", "added values read"),
 )
 
 

@@ -1,41 +1,136 @@
 """What is true of a simulated table, said once more in plain lists and sets.
 
-It sees each entry of the log at the moment that it comes into being, and what every party is told.
-A version of the table is the set of attempts whose rows it holds.
+It sees each entry of the log and of the table index at the moment that it comes into being, and what
+every party is told. A version of the table is the set of attempts whose rows it holds, without the
+rows that were deleted, and the columns of then.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 Row = tuple[int, int, str]
 _ENTRY = re.compile(r"\w+/statestore/transactions/(\d{20})\.json")
+_INDEX_ENTRY = re.compile(r"tables/index/\d{20}\.json")
 _DATA_FILE = re.compile(r"data/partition_[^\"/]+/[^\"/]+\.parquet")
 
 
 @dataclass
-class Attempt:
+class Change:
+    """One try to change the table by one call, and what was told of it.
+
+    Attributes:
+        denied: The error that said to somebody that nothing was changed; else "".
+    """
+
+    label: str
+    denied: str = ""
+
+    def opened(self, key: str) -> None:
+        """See that a data file was begun."""
+
+
+@dataclass
+class Attempt(Change):
     """One try of a job: its rows, the files that it wrote, and what was told of it.
 
     Attributes:
         job: The job's id; None for work without one.
         rows: Each names the attempt.
-        denied: Whether somebody was told that the rows are not in the table.
+        fills: What its rows have in added columns, by the names that the party knew.
+        schema_min: The number of the newest schema when it began.
+        values: Once it is committed, what its rows have in each column that the table had for it,
+            by the column's id.
     """
 
-    label: str
-    job: str | None
-    rows: list[Row]
+    job: str | None = None
+    rows: list[Row] = field(default_factory=list)
+    fills: dict[str, str] = field(default_factory=dict)
+    schema_min: int = 1
     files: set[str] = field(default_factory=set)
-    denied: str = ""
+    values: dict[int, str | None] = field(default_factory=dict)
 
     def opened(self, key: str) -> None:
         self.files.add(key)
+
+
+@dataclass
+class Deletion(Change):
+    """One try to delete rows.
+
+    Attributes:
+        inside: Whether the rows of a key are to be deleted.
+        number: The transaction that did it; 0 before.
+    """
+
+    inside: Callable[[int], bool] = lambda key: False
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table, which its id names for ever.
+
+    Attributes:
+        default: What rows have that were written before it was there.
+    """
+
+    id: int
+    name: str
+    default: str | None = None
+
+
+Columns = tuple[Column, ...]
+BASE: Columns = (Column(1, "k"), Column(2, "n"), Column(3, "attempt"))
+
+
+@dataclass
+class Alteration(Change):
+    """One try to change columns: some are dropped, then renamed, then added.
+
+    Attributes:
+        drop: Names.
+        rename: New names by old ones.
+        add: Defaults by name; None for none.
+        schema: The number of the schema that came of it; 0 before.
+    """
+
+    drop: tuple[str, ...] = ()
+    rename: dict[str, str] = field(default_factory=dict)
+    add: dict[str, str | None] = field(default_factory=dict)
+    schema: int = 0
+
+    def after(self, columns: Columns, last_id: int) -> Columns:
+        """The columns that it makes of some, if ids up to the last one were given before."""
+        kept = [each for each in columns if each.name not in self.drop]
+        renamed = [replace(each, name=self.rename.get(each.name, each.name)) for each in kept]
+        added = [Column(last_id + n, *each) for n, each in enumerate(self.add.items(), 1)]
+        return (*renamed, *added)
+
+
+@dataclass(frozen=True)
+class Version:
+    """What the table is after one transaction.
+
+    Attributes:
+        attempts: Those whose rows were added.
+        gone: Rows of theirs that were deleted.
+        schema: The number of the newest schema in the log.
+        format: That of the entry, and of those to come.
+        digest: What the next entry must name; None where it names nothing.
+    """
+
+    attempts: frozenset[str] = frozenset()
+    gone: frozenset[Row] = frozenset()
+    schema: int = 0
+    format: int = 1
+    digest: str | None = None
 
 
 @dataclass
@@ -43,15 +138,18 @@ class Truth:
     """One table: its versions, the attempts of all jobs, and when each version was replaced.
 
     Attributes:
-        versions: The attempts whose rows each transaction number holds.
+        versions: What the table is after each transaction number.
+        schemas: The columns of each schema, by its number; the newest is that of the table index.
         ended: When each version was replaced by the next one; none for the newest.
     """
 
     gc_delay: timedelta
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    versions: list[frozenset[str]] = field(default_factory=lambda: [frozenset()])
+    versions: list[Version] = field(default_factory=lambda: [Version()])
+    schemas: dict[int, Columns] = field(default_factory=lambda: {1: BASE})
     ended: list[datetime] = field(default_factory=list)
     committed_jobs: dict[str, int] = field(default_factory=dict)
+    changes: int = 0
 
     def copy(self) -> Truth:
         """The same again; attempts that have ended are shared."""
@@ -59,6 +157,7 @@ class Truth:
             self,
             attempts={**self.attempts},
             versions=[*self.versions],
+            schemas={**self.schemas},
             ended=[*self.ended],
             committed_jobs={**self.committed_jobs},
         )
@@ -67,43 +166,134 @@ class Truth:
     def number(self) -> int:
         return len(self.versions) - 1
 
-    def begin(self, job: str | None, keys: list[int]) -> Attempt:
-        """Return a new attempt with a row for each key."""
+    @property
+    def newest_schema(self) -> int:
+        return max(self.schemas)
+
+    def begin(self, job: str | None, keys: list[int], filled: Sequence[str] = ()) -> Attempt:
+        """Return a new attempt with a row for each key, and a value for each filled column."""
         label = f"{job or 'nameless'}/{len(self.attempts)}"
         rows = [(key, place, label) for place, key in enumerate(keys)]
-        self.attempts[label] = attempt = Attempt(label, job, rows)
+        fills = {name: f"{name} of {label}" for name in filled}
+        self.attempts[label] = attempt = Attempt(
+            label, job=job, rows=rows, fills=fills, schema_min=self.newest_schema
+        )
         return attempt
+
+    def new_label(self, what: str) -> str:
+        """Return a name for a change other than an attempt."""
+        self.changes += 1
+        return f"{what}/{self.changes}"
 
     # ------------------------------------------------------------ what happens
 
-    def created(self, key: str, body: bytes, now: datetime) -> None:
-        """See an object come into being; the log's entries are what counts."""
+    def created(self, key: str, body: bytes, now: datetime, doing: Change | None) -> None:
+        """See an object come into being; entries of the table's log and of the index count.
+
+        Args:
+            key: The object's.
+            body: The object's.
+            now: When it is there.
+            doing: What its writer was busy with.
+        """
+        if _INDEX_ENTRY.fullmatch(key):
+            self._see_record(json.loads(body)["change"]["table"], doing)
         found = _ENTRY.fullmatch(key)
         if found is None:
             return
         assert int(found[1]) == self.number + 1, f"{key} follows on {self.number}"
-        holds = set(self.versions[-1])
-        document = json.loads(body)
+        first, _, second = body.partition(b"\n")
+        document = json.loads(first)
+        keys = json.loads(second)["keys"] if second else []
+        version = self.versions[-1]
+        assert document.get("prev") == version.digest, f"{key} is not chained to the one before"
         for transaction in document["transactions"]:
-            if transaction["type"] == "ADD_FILES":
-                holds.add(self._added(transaction))
-        holds.discard("")
-        self.versions.append(frozenset(holds))
+            version = self._after(version, transaction, keys, doing)
+        assert document["format"] == version.format
+        digest = sha256(first).hexdigest() if version.format > 1 else None
+        self.versions.append(replace(version, digest=digest))
         self.ended.append(now)
 
-    def _added(self, transaction: Any) -> str:
+    def _after(
+        self, version: Version, transaction: Any, keys: list[int], doing: Change | None
+    ) -> Version:
+        """Return what a table is after one transaction of an entry, whose keys stand apart."""
+        match transaction["type"]:
+            case "ADD_FILES":
+                return replace(version, attempts=version.attempts | self._added(transaction))
+            case "DELETE_ROWS":
+                inside = self._deleted(transaction, keys, doing)
+                gone = {row for row in self._rows_of(version) if inside(row[0])}
+                return replace(version, gone=version.gone | gone)
+            case "SET_SCHEMA":
+                number, columns = _columns_of(transaction["schema"])
+                assert number == transaction["schemaId"] == version.schema + 1
+                assert columns == self.schemas[number], f"schema {number} is another in the log"
+                return replace(version, schema=number)
+            case "SET_FORMAT":
+                return replace(version, format=transaction["tableFormat"])
+        return version
+
+    def _see_record(self, record: Any, doing: Change | None) -> None:
+        """See the table's record in the index, which has its newest schema."""
+        number, columns = _columns_of(json.loads(record["properties"]["sleeper.table.schema"]))
+        newest = self.newest_schema
+        if number == newest:
+            assert columns == self.schemas[number], f"schema {number} was changed"
+            return
+        assert number == newest + 1, f"schema {number} follows on {newest}"
+        assert isinstance(doing, Alteration), f"{doing} has changed columns"
+        assert not doing.schema, f"{doing} was made twice"
+        assert not doing.denied, f"{doing} was made, and {doing.denied} denied it"
+        last_id = max(each.id for known in self.schemas.values() for each in known)
+        assert columns == doing.after(self.schemas[newest], last_id), f"{doing} made {columns}"
+        self.schemas[number], doing.schema = columns, number
+
+    def _added(self, transaction: Any) -> set[str]:
         """The attempt whose files an entry adds: all of them, once, and of a job once."""
         names = set(_DATA_FILE.findall(json.dumps(transaction)))
+        if not names:
+            return set()
         owners = [each for each in self.attempts.values() if each.files & names]
         assert len(owners) == 1, f"{names} were written by {owners}"
         (attempt,) = owners
         assert names == attempt.files, f"{attempt} is committed in part: {names}"
-        assert attempt.label not in self.versions[-1], f"{attempt} is committed twice"
+        assert attempt.label not in self.versions[-1].attempts, f"{attempt} is committed twice"
         assert not attempt.denied, f"{attempt} is committed, and {attempt.denied} denied it"
         if attempt.job is not None:
             assert attempt.job not in self.committed_jobs, f"{attempt.job} is committed twice"
             self.committed_jobs[attempt.job] = self.number + 1
-        return attempt.label
+        (schema,) = {each["schemaId"] for each in transaction["references"]}
+        assert schema >= attempt.schema_min, f"{attempt} has columns of before it began"
+        attempt.values = {each.id: attempt.fills.get(each.name) for each in self.schemas[schema]}
+        return {attempt.label}
+
+    def _deleted(
+        self, transaction: Any, keys: list[int], doing: Change | None
+    ) -> Callable[[int], bool]:
+        """The keys that an entry deletes: those that one deletion asked for, once."""
+        assert isinstance(doing, Deletion), f"{doing} has deleted rows"
+        assert transaction["reason"] == doing.label
+        assert not doing.number, f"{doing} is committed twice"
+        assert not doing.denied, f"{doing} is committed, and {doing.denied} denied it"
+        doing.number = self.number + 1
+        limits = [each["region"][0] for each in transaction["regions"]]
+        ranges = [(keys[low], None if high is None else keys[high]) for low, high in limits]
+
+        def inside(key: int) -> bool:
+            return any(low <= key and (high is None or key < high) for low, high in ranges)
+
+        wrong = [key for key in range(-1, 100) if inside(key) != doing.inside(key)]
+        assert not wrong, f"{doing} deletes {ranges}, which is wrong for {wrong}"
+        return inside
+
+    def rows(self, number: int | None = None) -> list[Row]:
+        """The rows of a version, without added columns; of the newest one without a number."""
+        return self._rows_of(self.versions[-1 if number is None else number])
+
+    def _rows_of(self, version: Version) -> list[Row]:
+        every = (row for label in version.attempts for row in self.attempts[label].rows)
+        return [row for row in every if row not in version.gone]
 
     # ------------------------------------------------------------ what is told
 
@@ -113,26 +303,77 @@ class Truth:
         if result.already_committed:
             assert attempt.job is not None
             assert self.committed_jobs[attempt.job] == result.transaction
-            assert attempt.label not in self.versions[-1]
+            assert attempt.label not in self.versions[-1].attempts
             attempt.denied = "a result"
             return
-        assert attempt.label in self.versions[result.transaction], "an acknowledged job is lost"
-        assert attempt.label not in self.versions[result.transaction - 1]
-        assert attempt.label in self.versions[-1]
+        now, before = self.versions[result.transaction], self.versions[result.transaction - 1]
+        assert attempt.label in now.attempts, "an acknowledged job is lost"
+        assert attempt.label not in before.attempts
+        assert attempt.label in self.versions[-1].attempts
 
-    def denies(self, attempt: Attempt, error: Exception) -> None:
+    def denies(self, change: Change, error: Exception) -> None:
         """Check an error that says the table is as it was."""
-        attempt.denied = repr(error)
-        assert attempt.label not in self.versions[-1], f"{attempt} is there"
+        change.denied = repr(error)
+        match change:
+            case Attempt():
+                assert change.label not in self.versions[-1].attempts, f"{change} is there"
+            case Deletion():
+                assert not change.number, f"{change} is there"
+            case Alteration():
+                assert not change.schema, f"{change} is there"
 
-    def check_rows(self, number: int, rows: list[Row], wanted: Callable[[Row], bool]) -> None:
+    def deleted(self, deletion: Deletion, result: Any) -> None:
+        """Check what a deletion said that came to its end."""
+        assert 0 < result.transaction <= self.number
+        if deletion.number:
+            assert deletion.number == result.transaction
+            return
+        left = [row for row in self.rows(result.transaction) if deletion.inside(row[0])]
+        assert not left, f"{deletion} deleted nothing, and there was {left}"
+        deletion.denied = "a result"
+
+    def altered(self, alteration: Alteration, result: Any) -> None:
+        """Check what a change of columns said that came to its end."""
+        assert alteration.schema, f"an acknowledged change is lost: {alteration}"
+        assert result.schema.number == alteration.schema
+        assert 0 < result.transaction <= self.number
+        assert self.versions[result.transaction].schema >= alteration.schema
+
+    def check_rows(
+        self,
+        number: int,
+        rows: list[tuple[Any, ...]],
+        wanted: Callable[[Row], bool],
+        columns: Columns = BASE,
+    ) -> None:
         """Check an answer: exactly the rows of one version that were asked for, in order."""
-        keys = [row[:2] for row in rows]
-        assert keys == sorted(keys), "rows are out of order"
-        holds = self.versions[number]
-        expected = [row for label in holds for row in self.attempts[label].rows if wanted(row)]
-        assert sorted(rows) == sorted(expected), f"version {number} is read wrong"
+        if columns[:2] == BASE[:2]:
+            keys = [row[:2] for row in rows]
+            assert keys == sorted(keys), "rows are out of order"
+        expected = [
+            tuple(self._value(row, each) for each in columns)
+            for row in self.rows(number)
+            if wanted(row)
+        ]
+        assert sorted(rows, key=repr) == sorted(expected, key=repr), (
+            f"version {number} is read wrong"
+        )
+
+    def _value(self, row: Row, column: Column) -> Any:
+        if column.id <= len(BASE):
+            return row[column.id - 1]
+        return self.attempts[row[2]].values.get(column.id, column.default)
 
     def must_be_readable(self, number: int, now: datetime) -> bool:
         """Whether the files of a version may not be deleted yet."""
         return number >= self.number or now - self.ended[number] < self.gc_delay
+
+
+def _columns_of(document: Any) -> tuple[int, Columns]:
+    """Return the number of a schema, and its columns. The first one has no ids."""
+    groups = ("rowKeyFields", "sortKeyFields", "valueFields")
+    fields = [each for group in groups for each in document.get(group, ())]
+    return document.get("schemaId", 1), tuple(
+        Column(each.get("id", place), each["name"], each.get("default"))
+        for place, each in enumerate(fields, 1)
+    )
