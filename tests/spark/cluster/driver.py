@@ -1,5 +1,6 @@
 """A program: a driver of its own, with Spark inside, that imports until it is killed.
 
+It takes a folder for temp files, and the URL of a cluster, or none to do all in its own process.
 On its standard input it takes lines of JSON, the arguments of `run`, and answers each by a line
 of JSON. It says `ready` when Spark is.
 """
@@ -32,7 +33,15 @@ def answer(line: str) -> None:
     sys.stdout.flush()
 
 
-def main(temp_folder: str) -> None:
+OF_CLUSTER = {
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.task.maxFailures": "8",
+    "spark.stage.maxConsecutiveAttempts": "12",
+}
+
+
+def main(temp_folder: str, master: str | None = None) -> None:
     """Take commands until the input ends."""
     spark = local_session(
         environment=os.environ,
@@ -40,7 +49,8 @@ def main(temp_folder: str) -> None:
         cores=1,
         memory="512m",
         temp_folder=temp_folder,
-        conf=CONF,
+        master=master,
+        conf=CONF if master is None else CONF | OF_CLUSTER,
     )
     answer("ready")
     for line in sys.stdin:
@@ -49,4 +59,4 @@ def main(temp_folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -94,8 +94,13 @@ class Faults:
                 raise StorageFull(f"cannot write {key}: the disk is full. Make room.")
             case "kill process":
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "kill executor":
+            case "kill executor" | "kill any executor":
                 os.kill(executor(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "kill worker":  # of a standalone cluster; its executors end when they notice
+                found = executor()
+                os.kill(parent(found), signal.SIGKILL)
+                os.kill(found, signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
             case "kill driver":
                 os.kill(self.driver, signal.SIGKILL)
@@ -126,6 +131,12 @@ def executor() -> int:
             return process
         process = int(parent)
     raise AssertionError("this process is no worker of an executor that is a process of its own")
+
+
+def parent(process: int) -> int:
+    """The process id of a process's parent."""
+    asked = ["ps", "-o", "ppid=", "-p", str(process)]
+    return int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
 
 
 def readers(marks: Path) -> list[int]:

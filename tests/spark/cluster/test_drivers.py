@@ -68,14 +68,14 @@ class Driver:
 
 
 @contextmanager
-def a_driver(folder):
-    """Start a driver; end it and all that it started."""
+def a_driver(folder, *cluster):
+    """Start a driver, of a cluster by its URL or of its own; end it and all that it started."""
     (folder / "spark").mkdir()
     with (folder / "driver.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.cluster.driver", str(folder / "spark")],
+            [sys.executable, "-m", "tests.spark.cluster.driver", str(folder / "spark"), *cluster],
             cwd=ROOT,
-            env={**os.environ, **WORKERS_SEE},
+            env={**os.environ, **WORKERS_SEE, "SPARK_LOCAL_IP": "127.0.0.1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
