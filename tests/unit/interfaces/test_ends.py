@@ -43,6 +43,18 @@ def run(*arguments: str | bytes, **more):
     )
 
 
+def while_a_class_is_made(signal_error: BaseException) -> BaseException:
+    """What Python raises for a signal that comes at an import, while `__set_name__` runs."""
+
+    class Field:
+        def __set_name__(self, owner, name):
+            raise signal_error
+
+    with pytest.raises((RuntimeError, type(signal_error))) as raised:
+        type("Made", (), {"field": Field()})
+    return raised.value
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
     """An instance with a table of rows enough to fill a pipe."""
@@ -129,6 +141,8 @@ class TestExitCodes:
             (StorageFull("the disk is full"), 75),
             (KeyboardInterrupt(), 130),
             (Terminated(), 143),
+            (while_a_class_is_made(Terminated()), 143),
+            (while_a_class_is_made(KeyboardInterrupt()), 130),
             (click.Abort(), 130),
             (PermissionError(13, "Permission denied", "schema.json"), 1),
         ],

@@ -178,6 +178,14 @@ def run_command(command: click.Command, name: str, arguments: list[str] | None) 
         exit_code, text = end_by_signal(error)
         warn(text)
         return exit_code
+    except (
+        RuntimeError
+    ) as error:  # Python 3.11 wraps what comes while a class is made, at an import
+        if not isinstance(error.__cause__, KeyboardInterrupt | Terminated):
+            raise
+        exit_code, text = end_by_signal(error.__cause__)
+        warn(text)
+        return exit_code
     except OSError as error:  # of the terminal, or of a file on the command line
         where = f"{error.filename}: " if error.filename else ""
         warn(f"sleeper: {where}{error.strerror or error}")
