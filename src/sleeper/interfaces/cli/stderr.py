@@ -178,9 +178,8 @@ def run_command(command: click.Command, name: str, arguments: list[str] | None) 
         exit_code, text = end_by_signal(error)
         warn(text)
         return exit_code
-    except (
-        RuntimeError
-    ) as error:  # Python 3.11 wraps what comes while a class is made, at an import
+    except RuntimeError as error:
+        # Python 3.11 wraps what comes while a class is made, as at an import.
         if not isinstance(error.__cause__, KeyboardInterrupt | Terminated):
             raise
         exit_code, text = end_by_signal(error.__cause__)
