@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -295,7 +296,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
     The values before are restored when no block of any thread has changed them any more.
     """
-    with _changed_lock:
+    with _changed_lock, _no_word_of_age():
         for name, value in settings.items():
             key = (id(spark), name)
             if key not in _changed:
@@ -305,7 +306,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
     try:
         yield
     finally:
-        with _changed_lock:
+        with _changed_lock, _no_word_of_age():
             for name in settings:
                 changed = _changed[id(spark), name]
                 changed.blocks -= 1
@@ -316,6 +317,14 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
                     spark.conf.unset(name)
                 else:
                     spark.conf.set(name, changed.before)
+
+
+@contextmanager
+def _no_word_of_age() -> Iterator[None]:
+    """Hide what Spark Connect warns of: the setting that relates tasks to the true size is old."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*minPartitionNum.*deprecated", UserWarning)
+        yield
 
 
 def _places_directly(spark: SparkSession) -> bool:
