@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+from sleeper.model.keys import Key
 from sleeper.model.ranges import Range, Region
 
 REGIONS_MAX: Final = 1_000
@@ -23,6 +25,28 @@ class RowDelete:
 
     number: int
     regions: tuple[Region, ...]
+    _ordered: tuple[Region, ...] = field(init=False, repr=False, compare=False)
+    _lows: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+    _reaches: tuple[Any, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.regions, key=lambda region: region.ranges[0].min)
+        reaches = list[Any]()  # the greatest limit so far; None without one
+        for high in (region.ranges[0].max for region in ordered):
+            before = reaches[-1] if reaches else high
+            reaches.append(None if before is None or high is None else max(before, high))
+        object.__setattr__(self, "_ordered", tuple(ordered))
+        object.__setattr__(self, "_lows", tuple(each.ranges[0].min for each in ordered))
+        object.__setattr__(self, "_reaches", tuple(reaches))
+
+    def hides(self, key: Key) -> bool:
+        """Return whether rows of a key are deleted from the files that it applies to."""
+        place = bisect_right(self._lows, key[0])
+        while place and ((reach := self._reaches[place - 1]) is None or key[0] < reach):
+            place -= 1
+            if key in self._ordered[place]:
+                return True
+        return False
 
     def applies_to(self, sequence: int | None) -> bool:
         """Return whether it applies to a file with this `sequence`, which old files lack."""

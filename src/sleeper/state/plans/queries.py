@@ -46,7 +46,7 @@ def plan_lookup(state: TableState, key: Key) -> LeafLookup:
     """Plan the look-up of one row key."""
     leaf = state.tree.leaf_of(key)
     names = filenames_for(state, leaf)
-    deletes = [each for each in state.deletes if _is_hidden(key, each.regions)]
+    deletes = [each for each in state.deletes if each.hides(key)]
     if deletes:  # of few keys; references cost more than names
         gone = {
             reference.filename
@@ -134,10 +134,6 @@ def hidden_in(
         for region in delete.regions
         if any(region.overlaps(asked) for asked in regions)
     )
-
-
-def _is_hidden(key: Key, hidden: Iterable[Region]) -> bool:
-    return any(key in region for region in hidden)
 
 
 def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dict[str, int]:
