@@ -284,7 +284,8 @@ def alterations(draw, kind: Kind) -> Alteration:
     """Add a column, which may have a default, or drop or rename one; names come back."""
     known = [*kind.arrow_schema][kind.order_wide :]
     free = [name for name in ("v", "d", "x", "y") if name not in kind.names]
-    ways = [*(["add"] if free else []), *(["drop", "rename"] if known and free else [])]
+    ways = [*(["add"] if free else []), *(["drop"] if known else [])]
+    ways += ["rename"] if known and free else []
     way = draw(st.sampled_from(ways))
     if way == "add":
         default = draw(st.none() | st.integers(0, 3))

@@ -167,17 +167,18 @@ class InMemory:
     def commit(self, transaction, committed):
         """Apply what a store has committed, with the date of that."""
         at = committed.at
-        self.state = transaction.apply(self.following(self.state, at), at)
+        self.state = transaction.apply(self.following(transaction, at), at)
 
-    def following(self, state, at):
-        following = replace(state, number=state.number + 1, at=at)
-        if state.schemas:
+    def following(self, transaction, at):
+        """Return what a transaction is applied to: the first one follows its writer's schema."""
+        following = replace(self.state, number=self.state.number + 1, at=at)
+        if self.state.schemas or isinstance(transaction, SetSchema):
             return following
-        return SetSchema(schema_id=state.schema_id, schema=self.schema).fold(following, at)
+        return SetSchema(schema_id=self.state.schema_id, schema=self.schema).fold(following, at)
 
     def outcome(self, transaction, at):
         """Return the error that it raises here, or whether it changes anything."""
-        following = self.following(self.state, at)
+        following = self.following(transaction, at)
         try:
             applied = transaction.apply(following, at)
         except CommitRefused as refusal:
@@ -192,7 +193,7 @@ def _state_of_another_store():
     many = AddFiles(references=tuple(ref(f"m{n:03d}", "R") for n in range(300)))
     claims = ClaimFiles(assignments=(claim("c-9", "R", "m007", "m008"),), owner=OWNER)
     for transaction in (*made, many, claims):
-        memory.state = transaction.apply(memory.following(memory.state, NOON), NOON)
+        memory.state = transaction.apply(memory.following(transaction, NOON), NOON)
     return replace(memory.state, number=40)
 
 
