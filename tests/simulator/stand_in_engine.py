@@ -11,6 +11,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,7 @@ def rows_of(body: bytes, fields: Fields | None = None) -> list[Row]:
     return [tuple(default if at is None else row[at] for at, default in found) for row in rows]
 
 
+@lru_cache(maxsize=100)
 def fields_of(schema: Schema) -> Fields:
     """Return the columns of a schema; the first schema of a table has no ids."""
     known = fields_in_files(with_ids(schema)) or {}
