@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
+from random import Random
 
 import pytest
 from botocore.exceptions import ConnectionClosedError
@@ -404,6 +405,7 @@ class TestOldLayout:
                 {f"{world.prefix}{each.name}": each for each in (COMMITS, REFERENCES, FILES)},
                 world.pauses.append,
                 None,
+                lambda answer: None,
             )
         before = world.tables()
         for act in (
@@ -640,10 +642,15 @@ class TestItems:
         assert world.tables() == []
 
     def test_schemas_that_do_not_fit_are_not_moved_there(self, world):
-        """A table whose columns were changed many times has many, all in the same item."""
-        values = tuple(Field(f"v{n}", Primitive.LONG) for n in range(200))
-        wide = Schema(row_keys=SCHEMA.row_keys, values=values)
-        state = replace(TableState.empty(), number=7, schemas=dict.fromkeys(range(1, 50), wide))
+        """Many names that are not alike, all in the same item: alike ones are small together."""
+        draw = Random(7)
+
+        def wide():
+            values = (Field(draw.randbytes(32).hex(), Primitive.LONG) for _ in range(200))
+            return Schema(row_keys=SCHEMA.row_keys, values=tuple(values))
+
+        schemas = {number: wide() for number in range(1, 50)}
+        state = replace(TableState.empty(), number=7, schemas=schemas)
 
         with pytest.raises(CommitTooLarge, match=r"190 KB of a table's schemas.*S3StateStore"):
             world.revisions(is_new=True).begin(Revision(state))
