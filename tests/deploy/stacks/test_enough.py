@@ -135,10 +135,10 @@ def ids(instance):
 
 
 def test_users_submit_and_read_with_the_policies_for_them(world):
-    """`ingest-by-queue`, `ingest-direct` and `query`."""
+    """`ingest-by-queue`, `ingest-direct` and `query`. Dead letters, which are of all, none sees."""
     with world.role("ingest-direct") as mine:
         mine.table("numbers").ingest([{"id": "0001", "n": 1}])
-    with world.role("ingest-by-queue") as mine:
+    with world.role("ingest-by-queue", denied={"sqs:GetQueueUrl"}) as mine:
         job = mine.jobs.submit_ingest("numbers", [world.uploaded(2)])
         assert mine.jobs.job(job).state
     with world.role("query") as mine:
