@@ -19,11 +19,9 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.interfaces.rest.app import make_app
 from tests.soak import FIRST_SEED, tries
 from tests.unit.interfaces.command_line import rows_of
 from tests.unit.interfaces.command_line import sleeper as command
-from tests.unit.interfaces.rest.running_server import running_server
 
 INF, NAN = math.inf, math.nan
 SIGNED_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
@@ -123,6 +121,10 @@ def places(tmp_path_factory):
         draw.shuffle(rows)
         for start in range(0, len(rows), 50):
             table.ingest(rows[start : start + 50])
+        # The oldest Spark is tried where no web server is.
+        from sleeper.interfaces.rest.app import make_app  # noqa: PLC0415
+        from tests.unit.interfaces.rest.running_server import running_server  # noqa: PLC0415
+
         with running_server(make_app(instance)) as url, sleeper.connect(url) as remote:
             yield instance, remote, rows
 
