@@ -328,7 +328,7 @@ def test_a_statement_reads_a_table_at_one_transaction(tmp_path):
     ("statement", "message"),
     [
         ("INSERT INTO flights VALUES (1)", r"Table.ingest\(\)"),
-        ("delete from flights", "rows are not deleted"),
+        ("delete from flights", "sleeper delete"),
         ("UPDATE flights SET delay = 0", "not changed in place"),
         ("CREATE TABLE x AS SELECT * FROM flights", r"create_table\(\)"),
         ("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'", "create_table"),
