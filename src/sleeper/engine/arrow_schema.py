@@ -39,9 +39,13 @@ def to_arrow(schema: Schema) -> pa.Schema:
     )
 
 
-def stored_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema that a new data file is written with: fields have their ids."""
-    arrow_schema = to_arrow(schema)
+def stored_schema(schema: Schema, arrow_schema: pa.Schema) -> pa.Schema:
+    """Return the Arrow schema that a new data file is written with: fields have their ids.
+
+    Args:
+        schema: A table's schema.
+        arrow_schema: What `to_arrow` returns for it.
+    """
     if not schema.last_id:
         return arrow_schema
     return pa.schema(

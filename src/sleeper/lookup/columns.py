@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -114,14 +114,24 @@ def bind_columns(
     Raises:
         ValueError: a field is missing, or has another type in the file.
     """
-    return {
-        field.name: _bound(footer, field, None if fields is None else fields[field.name])
-        for field in schema
-    }
+    if fields is None:
+        return {
+            field.name: _bound(footer, field, None, footer.columns.get(field.name))
+            for field in schema
+        }
+    by_id = {each.field_id: each for each in footer.columns.values()}
+    has_ids = by_id.keys() != {None}
+    found = {}
+    for field in schema:
+        known = fields[field.name]
+        column = by_id.get(known.id) if has_ids else footer.columns.get(known.first_name or "")
+        found[field.name] = _bound(footer, field, known, column)
+    return found
 
 
-def _bound(footer: Footer, field: pa.Field, known: FieldInFiles | None) -> BoundColumn:
-    column = footer.columns.get(field.name) if known is None else _column_of(footer, known)
+def _bound(
+    footer: Footer, field: pa.Field, known: FieldInFiles | None, column: TopColumn | None
+) -> BoundColumn:
     if column is None:
         if known is None:
             raise ValueError(f"it has no column {field.name!r}, which the table's schema has")
@@ -137,14 +147,6 @@ def _bound(footer: Footer, field: pa.Field, known: FieldInFiles | None) -> Bound
     return BoundColumn(field.name, kind, column, column.leaves[0], plain, wider)
 
 
-def _column_of(footer: Footer, known: FieldInFiles) -> TopColumn | None:
-    """Return the column of a file that has a field."""
-    with_ids = {each.field_id: each for each in footer.columns.values()}
-    if with_ids.keys() != {None}:
-        return with_ids.get(known.id)
-    return None if known.first_name is None else footer.columns.get(known.first_name)
-
-
 def _narrower(leaf: Leaf, wanted: pa.DataType) -> pa.DataType | None:
     """Return the type of a column that was written before its field became wider, or None."""
     row = NARROWER_BY_ID.get(wanted.id)
@@ -157,18 +159,30 @@ def _narrower(leaf: Leaf, wanted: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def as_table(column: BoundColumn, array: pa.Array | None, row_count: int) -> pa.Array:
-    """Return values as the table's schema has them.
+def stored_columns(columns: Iterable[BoundColumn]) -> list[BoundColumn]:
+    """Return the columns that a file has, as it has them."""
+    return [column._replace(wider=None) for column in columns if column.default is None]
+
+
+def as_in_table(
+    columns: Iterable[BoundColumn], stored: Iterable[pa.Array], row_count: int
+) -> list[pa.Array]:
+    """Return columns as the table's schema has them.
 
     Args:
-        column: The column.
-        array: Its values in the file; None if the file lacks it.
+        columns: The columns.
+        stored: The values of those that the file has (`stored_columns`), in their order.
         row_count: How many rows there are.
     """
-    if array is None:
-        assert column.default is not None
-        return pa.repeat(column.default, row_count)
-    return array if column.wider is None else array.cast(column.wider)
+    left = iter(stored)
+    arrays = []
+    for column in columns:
+        if column.default is not None:
+            arrays.append(pa.repeat(column.default, row_count))
+        else:
+            array = next(left)
+            arrays.append(array if column.wider is None else array.cast(column.wider))
+    return arrays
 
 
 def _plain(leaf: Leaf, wanted: pa.DataType) -> DecodePath:

@@ -33,9 +33,10 @@ from sleeper.lookup.columns import (
     Matches,
     Values,
     WantedColumns,
-    as_table,
+    as_in_table,
     comparable_array,
     positions,
+    stored_columns,
 )
 from sleeper.lookup.keys import LookupKeys, PossibleKeys
 from sleeper.lookup.parquet.file_end import ReadRanges
@@ -350,17 +351,10 @@ def _read_changed(
     index: ParquetIndex, found: Sequence[KeyRows], columns: Sequence[BoundColumn], read: ReadRanges
 ) -> Iterator[tuple[KeyRows, list[pa.Array]]]:
     """Read columns of a file that has some of them otherwise than the table, or not at all."""
-    stored = [column._replace(wider=None) for column in columns if column.default is None]
+    stored = stored_columns(columns)
     parts = read_rows(index, found, stored, read) if stored else ((each, []) for each in found)
     for part, arrays in parts:
-        left, row_count = iter(arrays), int((part.ends - part.starts).sum())
-        yield (
-            part,
-            [
-                as_table(each, None if each.default is not None else next(left), row_count)
-                for each in columns
-            ],
-        )
+        yield part, as_in_table(columns, arrays, int((part.ends - part.starts).sum()))
 
 
 def _read_values(

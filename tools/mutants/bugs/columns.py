@@ -15,8 +15,8 @@ BUGS = (
         name="dropped-column-comes-back",
         breaks="A column that was dropped and added again has its old values.",
         module="lookup/columns.py",
-        right="if known is None else _column_of(footer, known)\n",
-        wrong="if known is None else footer.columns.get(field.name)\n",
+        right="        column = by_id.get(known.id) if has_ids else ",
+        wrong="        column = footer.columns.get(field.name) if has_ids or True else ",
         tests=STORIES,
     ),
     Bug(
@@ -63,8 +63,8 @@ BUGS = (
         name="ids-left-out-of-files",
         breaks="A file that is written after a change is read by the names of before it.",
         module="engine/writing/data_file.py",
-        right="            stored_schema(schema) if schema.last_id else arrow_schema\n",
-        wrong="            arrow_schema\n",
+        right="stored_schema(schema, arrow_schema).with_metadata(FORMAT)\n",
+        wrong="arrow_schema.with_metadata(FORMAT)\n",
         tests=STORIES,
     ),
     Bug(

@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.engine.reading.page_runs import PageRun, RunPages, page_sizes, read_checked_runs
-from sleeper.lookup.columns import BoundColumn, DecodePath, Ints, as_table, as_type, positions
+from sleeper.lookup.columns import (
+    BoundColumn,
+    DecodePath,
+    Ints,
+    as_in_table,
+    as_type,
+    positions,
+    stored_columns,
+)
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf
 from sleeper.lookup.parquet.mini_file import (
@@ -174,21 +182,17 @@ def _decode_changed(
     read: ReadRanges,
 ) -> list[pa.RecordBatch]:
     """Decode columns of a file that has some of them otherwise than the table, or not at all."""
-    stored = [column._replace(wider=None) for column in columns if column.default is None]
-    batches: Sequence[pa.RecordBatch | None] = [None]
+    stored = stored_columns(columns)
     if stored:
         of_file = pa.schema([(column.name, column.arrow_type) for column in stored])
         batches = _decode_stored(index, chosen, stored, of_file, read)
-    changed = []
-    for batch in batches:
-        left = iter(() if batch is None else batch.columns)
-        row_count = sum(each.row_count for each in chosen) if batch is None else batch.num_rows
-        arrays = [
-            as_table(each, None if each.default is not None else next(left), row_count)
-            for each in columns
-        ]
-        changed.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return changed
+        parts = [(batch.columns, batch.num_rows) for batch in batches]
+    else:
+        parts = [([], sum(each.row_count for each in chosen))]
+    return [
+        pa.RecordBatch.from_arrays(as_in_table(columns, arrays, row_count), schema=schema)
+        for arrays, row_count in parts
+    ]
 
 
 def _decode_stored(

@@ -219,9 +219,7 @@ class DataFileWriter:
         self._output = SealedOutput(output)
         # pyarrow counts its position by itself, so our bytes must pass through its stream as well.
         self._stream = pa.PythonFile(self._output, mode="w")
-        self._arrow_schema = (
-            stored_schema(schema) if schema.last_id else arrow_schema
-        ).with_metadata(FORMAT)
+        self._arrow_schema = stored_schema(schema, arrow_schema).with_metadata(FORMAT)
         self._parquet: Any = None
         self._sketch = SketchBuilder(schema)
         self._waiting: list[pa.Table] = []
