@@ -30,6 +30,8 @@ from sleeper.state.value_json import (
     deletes_to_json,
     move_from_json,
     move_to_json,
+    schemas_from_json,
+    schemas_to_json,
     time_from_json,
     time_to_json,
 )
@@ -111,12 +113,11 @@ def encode_part(name: str, state: TableState, schema: Schema) -> bytes:
     if name == PARTITIONS:
         merged_into = dict(state.partitions.merged) if state.partitions else {}
         about_tree = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
-        schemas = {number: json.loads(each.to_json()) for number, each in state.schemas.items()}
         if state.deletes:
             deletes = deletes_to_json(state.deletes, schema)
             about_tree[_DELETES_KEY] = json.dumps(deletes).encode()
-        if schemas:
-            about_tree[_SCHEMAS_KEY] = json.dumps(schemas).encode()
+        if state.schemas:
+            about_tree[_SCHEMAS_KEY] = schemas_to_json(state.schemas).encode()
         table = _partitions_table(state.partitions, schema)
         return _to_parquet(table, state, about_tree, format_number=state.format)
     claimed_by = claims_to_json(state.claims)
@@ -288,7 +289,7 @@ def _with_partitions(state: TableState, table: Any, schema: Schema) -> TableStat
     return replace(
         state,
         partitions=_partitions_of(table, schema),
-        schemas=_schemas_of(table),
+        schemas=schemas_from_json(table.schema.metadata.get(_SCHEMAS_KEY, b"{}")),
         deletes=deletes_from_json(
             json.loads(table.schema.metadata.get(_DELETES_KEY, b"[]")), schema
         ),
@@ -303,11 +304,6 @@ def _files_of(table: pa.Table) -> tuple[FileReferences, dict[str, ClaimRecord]]:
         raise ValueError("it names data files outside the table's folder")
     claims = dict(json.loads(table.schema.metadata.get(_CLAIMS_KEY, b"{}")))
     return files, claims_from_json(claims)
-
-
-def _schemas_of(table: pa.Table) -> dict[int, Schema]:
-    schemas = json.loads(table.schema.metadata.get(_SCHEMAS_KEY, b"{}"))
-    return {int(number): Schema.from_json(each) for number, each in schemas.items()}
 
 
 def _partitions_table(tree: PartitionTree | None, schema: Schema) -> pa.Table:

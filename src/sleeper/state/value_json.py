@@ -155,6 +155,21 @@ def regions_from_json(document: Document, name: str, schema: Schema) -> tuple[Re
     return tuple(decode(read(each, "region", list)) for each in read_list(document, name, dict))
 
 
+def schemas_to_json(schemas: Mapping[int, Schema]) -> str:
+    """Write schemas by their numbers."""
+    return json.dumps({number: json.loads(each.to_json()) for number, each in schemas.items()})
+
+
+def schemas_from_json(text: str | bytes) -> dict[int, Schema]:
+    """Read what `schemas_to_json` wrote.
+
+    Raises:
+        SchemaInvalid: a schema breaks a rule.
+        ValueError: it is something else.
+    """
+    return {int(number): Schema.from_json(each) for number, each in json.loads(text).items()}
+
+
 def deletes_to_json(deletes: Iterable[RowDelete], schema: Schema) -> list[dict[str, Any]]:
     """Encode deletions of rows."""
     return [

@@ -19,6 +19,8 @@ from sleeper.state.value_json import (
     deletes_to_json,
     move_from_json,
     move_to_json,
+    schemas_from_json,
+    schemas_to_json,
     time_from_json,
     time_to_json,
 )
@@ -94,7 +96,7 @@ class StoredSchemas:
         """Return the attribute of schemas; `known` is what was made before, and may be the same."""
         if known is not None and known.schemas is schemas:
             return known
-        written = json.dumps({key: json.loads(each.to_json()) for key, each in schemas.items()})
+        written = schemas_to_json(schemas)
         if len(schemas) < 2:
             return cls(schemas, {"S": written}, len(written))
         packed = lzma.compress(written.encode(), preset=1)
@@ -109,13 +111,11 @@ class StoredSchemas:
             ValueError: it is damaged.
         """
         if "B" not in attribute:
-            written = attribute["S"]
-        else:
-            try:
-                written = lzma.decompress(attribute["B"])
-            except lzma.LZMAError as error:
-                raise ValueError(f"its schemas are damaged: {error}") from error
-        return {int(key): Schema.from_json(each) for key, each in json.loads(written).items()}
+            return schemas_from_json(attribute["S"])
+        try:
+            return schemas_from_json(lzma.decompress(attribute["B"]))
+        except lzma.LZMAError as error:
+            raise ValueError(f"its schemas are damaged: {error}") from error
 
 
 def deletes_json(deletes: Iterable[RowDelete], schema: Schema) -> str:
