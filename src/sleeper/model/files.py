@@ -67,6 +67,11 @@ class FileReference(NotebookHtml):
         if self.row_count >= 2**63:
             raise ValueError("row_count must be below 2**63: no file can have as many rows")
 
+    @property
+    def schema_number(self) -> int:
+        """The number of the schema that the file was written by: the first, where none is noted."""
+        return self.schema_id or 1
+
     def about_file(self, other: FileReference) -> FileReference:
         """Return a copy with the attributes of the file (not of the partition) from `other`."""
         return replace(

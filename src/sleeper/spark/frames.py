@@ -148,7 +148,7 @@ def _files_referenced_whole(state: TableState, leaves: Iterable[LeafQuery]) -> s
         reference.filename
         for partition_id in partition_ids
         for reference in state.files.references_on(partition_id)
-        if reference.whole_file and (reference.schema_id or 1) == state.schema_id
+        if reference.whole_file and reference.schema_number == state.schema_id
     }
 
 

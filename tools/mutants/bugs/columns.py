@@ -79,7 +79,7 @@ BUGS = (
         name="changed-columns-read-by-spark",
         breaks="Spark's own reader finds columns by name in files that have others.",
         module="spark/frames.py",
-        right=" and (reference.schema_id or 1) == state.schema_id\n",
+        right=" and reference.schema_number == state.schema_id\n",
         wrong="\n",
         tests=("tests/spark/test_changed_columns.py",),
     ),

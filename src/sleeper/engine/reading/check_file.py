@@ -415,7 +415,7 @@ class FileChecker:
 
     def _check_has_its_own(self, file: ReferencedFile, bound: Mapping[str, BoundColumn]) -> None:
         """Raise ValueError if a file lacks a column that the schema has by which it was written."""
-        own = self._ids.get(file.references[0].schema_id or 1, set())
+        own = self._ids.get(file.references[0].schema_number, set())
         for field in self._schema.fields:
             if field.id in own and bound[field.name].default is not None:
                 raise ValueError(f"it has no column {field.name!r}, with which it was written")

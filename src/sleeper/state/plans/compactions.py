@@ -138,12 +138,12 @@ def plan_compactions(
         references = state.files.references_on(leaf.partition_id)
         here = {ref.job_id for ref in references if ref.job_id is not None}
         outstanding |= here
-        known = (ref for ref in references if (ref.schema_id or 1) <= schema_id and only(ref))
+        known = (ref for ref in references if ref.schema_number <= schema_id and only(ref))
         free = sorted((ref for ref in known if ref.job_id is None), key=lambda ref: ref.row_count)
         groups, reason = _groups(free, len(here), settings)
         to_clean = [each for each in free if hidden_in(state, each.sequence, [leaf.region])]
         if all_files:
-            outdated = [each for each in free if (each.schema_id or 1) < schema_id]
+            outdated = [each for each in free if each.schema_number < schema_id]
             groups, reason = _with_the_rest(
                 groups, free, reason, settings.batch_files, [*to_clean, *outdated]
             )
