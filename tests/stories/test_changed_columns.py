@@ -224,6 +224,18 @@ class TestVersions:
         assert table.query(key=1, columns=["note"], as_of=then).to_pylist() == [{"note": "note 1"}]
         assert table.sql("SELECT max(n) AS n FROM t", as_of=then).to_pylist() == [{"n": 90}]
 
+    def test_old_versions_with_the_same_columns_are_read_by_the_same_readers(self, table):
+        """They have what is known of files; other properties, and another name, are seen."""
+        first, then = table.state(), table.refresh()
+        table.alter(drop=["note"])
+        opened = table._current()
+
+        assert opened.as_of(first).reader is opened.as_of(first).reader is not opened.reader
+        table.rename("renamed")
+        assert table._current().as_of(first).name == "renamed"
+        table.set_properties({"sleeper.table.filters": "ageOff(id,1)"})
+        assert table.query(as_of=then).to_arrow().num_rows == 0
+
     def test_an_export_of_an_old_version_has_its_columns(self, table, tmp_path):
         """And one of now those of now."""
         then = table.refresh()

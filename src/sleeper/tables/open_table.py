@@ -24,6 +24,7 @@ from sleeper.errors import (
     TableNotFound,
 )
 from sleeper.model.known_properties.typed import TableProperties
+from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, StateMove, TableRecord
 from sleeper.ports.objects import Objects
@@ -58,6 +59,7 @@ class OpenTable:
         looks: Looks for newer commits, which threads share.
         context: The instance, with clock and ids.
         published: What this process published last, by format.
+        then: What reads old versions with other columns, by their schemas.
     """
 
     pid: int
@@ -73,6 +75,7 @@ class OpenTable:
     looks: LooksTogether[tuple[OpenTable, TableState]]
     context: InstanceContext
     published: dict[str, LastPublished] = field(default_factory=dict)
+    then: dict[Schema, OpenTable] = field(default_factory=dict)
 
     def now_ms(self) -> int:
         """Return the time of this machine in milliseconds since 1970, for filters by age."""
@@ -87,6 +90,8 @@ class OpenTable:
         schema = state.schema_then(self.schema, self.store.known())
         if schema is self.schema:
             return self
+        if (known := self.then.get(schema)) is not None:
+            return known  # with the indexes of the files that were read
         try:
             processing = self.properties.processing(schema)
         except PropertiesInvalid as failure:
@@ -95,21 +100,15 @@ class OpenTable:
                 f"those of transaction {state.number}, {[*schema.columns]}: read a later version, "
                 f"or set them back ({failure})"
             ) from failure
-        open_reader = partial(
-            open_table_reader,
-            self.files,
-            schema,
-            processing.allowing(self.context.allow_functions),
-            temp_folder=self.context.temp_folder,
-            stores=self.context.place.stores,
-        )
-        return replace(
+        open_reader = _opens_reader(self.files, schema, processing, self.context)
+        self.then[schema] = opened = replace(
             self,
             schema=schema,
             arrow_schema=to_arrow(schema),
             reader=open_reader(),
             open_reader=open_reader,
         )
+        return opened
 
     def orphan_age(self) -> timedelta:
         """Return the age from which on a sweep deletes files that no transaction names."""
@@ -150,6 +149,20 @@ class OpenTable:
             except StorageFailed as failure:
                 _log.warning("files of deleted table %s are left behind: %s", self.name, failure)
             raise
+
+
+def _opens_reader(
+    files: Objects, schema: Schema, processing: Processing, context: InstanceContext
+) -> Callable[[], TableReader]:
+    """Return what opens the readers of a table with some columns; may be pickled."""
+    return partial(
+        open_table_reader,
+        files,
+        schema,
+        processing.allowing(context.allow_functions),
+        temp_folder=context.temp_folder,
+        stores=context.place.stores,
+    )
 
 
 def existing_record(record: TableRecord, context: InstanceContext) -> TableRecord:
@@ -379,7 +392,7 @@ class TableHandle:
         elif opened.record.properties != record.properties:
             opened = self._open(record, before=opened)
         elif opened.record is not record and opened.record != record:
-            opened = replace(opened, record=record, name=record.name)
+            opened = replace(opened, record=record, name=record.name, then={})
         # Threads may adopt concurrently: each uses its own result.
         self._record, self._properties, self._opened = record, opened.properties, opened
         if self.schema is not opened.schema:
@@ -394,14 +407,7 @@ class TableHandle:
         schema = read.schema
         properties = TableProperties(record.properties, self._context.properties)
         files = self._context.objects.under(record.table_id)
-        open_reader = partial(
-            open_table_reader,
-            files,
-            schema,
-            properties.processing(schema).allowing(self._context.allow_functions),
-            temp_folder=self._context.temp_folder,
-            stores=self._context.place.stores,
-        )
+        open_reader = _opens_reader(files, schema, properties.processing(schema), self._context)
         if (
             before is not None
             and before.schema == schema  # a store adds it to the log, should that lack it
