@@ -180,10 +180,14 @@ class SleeperSource(TableSource):
         text = self._option("columns")
         return None if text is None else columns_from_text(text)
 
+    def as_of(self) -> int | None:
+        """Return the option `as_of`."""
+        return self._number("as_of")
+
     def read_request(self, table: SparkTable) -> ReadRequest:
         """Return what the options `regions` and `as_of` ask for."""
         check_use(self.options, "read")
-        return ReadRequest(regions=self._regions(table), as_of=self._number("as_of"))
+        return ReadRequest(regions=self._regions(table), as_of=self.as_of())
 
     def stream_request(self, table: SparkTable) -> StreamRequest:
         """Return what the options `regions`, `from` and `max_files_per_trigger` ask for."""

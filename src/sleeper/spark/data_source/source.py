@@ -14,7 +14,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sleeper.errors import BadRequest
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.reader import ReadRequest, SparkTableReader, StreamRequest
 from sleeper.spark.data_source.schema import arrow_schema_of, checked_spark_schema, to_spark_schema
@@ -40,6 +39,10 @@ class TableSource(DataSource):
         """Return the columns that the options name; None for all."""
 
     @abstractmethod
+    def as_of(self) -> int | None:
+        """Return the transaction that the options ask for; None for the newest, and for streams."""
+
+    @abstractmethod
     def read_request(self, table: SparkTable) -> ReadRequest:
         """Return which rows the options ask for."""
 
@@ -57,13 +60,8 @@ class TableSource(DataSource):
 
     def _as_asked(self, table: SparkTable) -> SparkTable:
         """Return a table with the columns that it had in the version that is asked for."""
-        if not table.schema.last_id:
-            return table
-        try:
-            at = self.read_request(table).as_of
-        except BadRequest:  # options of a stream, which has the columns of now; or of none
-            return table
-        if at is None:
+        at = self.as_of()
+        if at is None or not table.schema.last_id:
             return table
         return replace(table, table_files=table.table_files.as_of(table.store.at(at), table.store))
 
