@@ -391,6 +391,13 @@ def rename_k(table):
     return [{**row, "k": row["id"]} for row in table.query().to_pylist()]
 
 
+def test_an_unknown_property_beside_a_change_is_told(table, caplog):
+    """As where properties alone are set."""
+    table.alter(drop=["note"], properties={"sleeper.table.nope": "1"})
+
+    assert "sleeper.table.nope is stored, but no property has this name" in caplog.text
+
+
 class TestRefusals:
     """A change that cannot be made says why, and changes nothing."""
 

@@ -29,7 +29,7 @@ from sleeper.model.schema_changes import SchemaChange, changed_schema
 from sleeper.model.tables import TableRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.schemas import missing_schema
-from sleeper.tables.change import change_schema
+from sleeper.tables.change import set_table_properties
 from sleeper.tables.open_table import OpenTable
 
 NewFields: TypeAlias = pa.Schema | Iterable[pa.Field | Field]
@@ -151,7 +151,13 @@ def alter(
         _record_schema(table.store, schema)
         return changed_schema(schema, change)
 
-    record = change_schema(table.record.table_id, changed, properties, index=table.context.index)
+    record = set_table_properties(
+        table.record.table_id,
+        properties,
+        index=table.context.index,
+        instance=table.context.properties,
+        columns=changed,
+    )
     return record, before
 
 

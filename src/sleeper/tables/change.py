@@ -53,27 +53,36 @@ def set_table_properties(
     *,
     index: TableIndex,
     instance: InstanceProperties | None = None,
+    columns: Callable[[Schema], Schema] | None = None,
 ) -> TableRecord:
-    """Set properties by full name; None resets a value to its default.
+    """Set properties by full name, and change columns, in one step; None resets a value.
 
     Args:
         table_id: The table.
         changes: Values are str, int or bool.
         index: The table index.
         instance: The instance's properties, with defaults for tables; for warnings alone.
+        columns: Returns the schema after a change of columns; None leaves them as they are.
 
     Raises:
-        PropertiesInvalid: a name or value is not allowed, or a property is not editable; lists
-            every failure. Nothing was changed.
+        PropertiesInvalid: a name or value is not allowed, a property is not editable, or filters or
+            aggregations do not fit the columns; lists every failure. Nothing was changed.
+        SchemaInvalid: `columns` raises it. Nothing was changed.
         TableNotFound: the table is gone.
     """
     texts = property_texts(changes)
 
     def change(record: TableRecord) -> TableRecord:
         before = record.all_properties()
-        after = _edited(before, texts)
-        set_now = _set_now(before, texts)
-        validate_table_properties(after, Schema.from_json(after[SCHEMA]), given=set_now)
+        after = {name: value for name, value in {**before, **texts}.items() if value is not None}
+        check_editable(before, after)
+        schema = Schema.from_json(after[SCHEMA])
+        if columns is not None:
+            schema = columns(schema)
+            after[SCHEMA] = schema.to_json()
+        # A stored name that nothing knows may be taken away.
+        set_now = {name: texts[name] for name in texts if name in after or name not in before}
+        validate_table_properties(after, schema, given=set_now)
         return TableRecord.of(after)
 
     changed = _change(table_id, change, index)
@@ -81,58 +90,6 @@ def set_table_properties(
     for warning in table_property_warnings(texts, in_force):
         _log.warning("%s", warning)
     return changed
-
-
-def change_schema(
-    table_id: str,
-    change: Callable[[Schema], Schema],
-    properties: Mapping[str, PropertyValue | None],
-    *,
-    index: TableIndex,
-) -> TableRecord:
-    """Change the schema of a table, with properties that go with it.
-
-    Args:
-        table_id: The table.
-        change: Returns the new schema; or the same, which changes nothing.
-        properties: As for `set_table_properties`.
-        index: The table index.
-
-    Returns:
-        The table's record.
-
-    Raises:
-        SchemaInvalid: `change` raises it. Nothing was changed.
-        PropertiesInvalid: the properties do not fit the new schema: its filters or aggregations
-            name other columns. Nothing was changed.
-        TableNotFound: the table is gone.
-    """
-    texts = property_texts(properties)
-
-    def changed(record: TableRecord) -> TableRecord:
-        before = record.all_properties()
-        schema = change(Schema.from_json(before[SCHEMA]))
-        after = {**_edited(before, texts), SCHEMA: schema.to_json()}
-        validate_table_properties(after, schema, given=_set_now(before, texts))
-        return TableRecord.of(after)
-
-    return _change(table_id, changed, index)
-
-
-def _edited(before: Mapping[str, str], texts: Mapping[str, str | None]) -> dict[str, str]:
-    """Return all properties of a table after an edit; None takes a value away.
-
-    Raises:
-        PropertiesInvalid: one of them is not editable.
-    """
-    after = {name: value for name, value in {**before, **texts}.items() if value is not None}
-    check_editable(before, after)
-    return after
-
-
-def _set_now(before: Mapping[str, str], texts: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return what an edit sets; a stored name that nothing knows may be taken away."""
-    return {name: value for name, value in texts.items() if value is not None or name not in before}
 
 
 def switch_state_store(
