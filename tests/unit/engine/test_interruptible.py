@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -100,3 +102,38 @@ def test_other_threads_get_no_signals_and_take_items_themselves():
     reader.join(60)
 
     assert makers == ["reader"]
+
+
+def test_python_ends_right_after_a_step_has_looked_for_signals(tmp_path):
+    """Given a step that nobody waits for any more, which wakes once a second, when the program
+    ends, then it does so just after the step woke, and not just before it would again.
+    """
+    script = tmp_path / "left.py"
+    script.write_text(LEFT_STEP)
+
+    ended = subprocess.run([sys.executable, script], capture_output=True, check=True, timeout=60)
+
+    assert float(ended.stdout) < 0.6
+
+
+LEFT_STEP = """
+import atexit, os, signal, threading, time
+
+woken = [time.monotonic()]
+atexit.register(lambda: print(time.monotonic() - woken[-1]))
+
+from sleeper.engine.interruptible import interruptible
+
+def items():
+    threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
+    while True:
+        time.sleep(1.0)
+        woken.append(time.monotonic())
+    yield 1
+
+try:
+    next(interruptible(items()))
+except KeyboardInterrupt:
+    pass
+"""
+"""Tells how long ago the step woke. Without a look, this would be 0.8 s."""

@@ -47,6 +47,14 @@ BUGS = (
         tests=INTERRUPTED,
     ),
     Bug(
+        name="python-ends-at-any-moment",
+        breaks="A thread looks for signals while Python ends, and the process ends by SIGSEGV.",
+        module="engine/interruptible.py",
+        right="        _wait_for_a_look(taker)\n",
+        wrong="        pass\n",
+        tests=INTERRUPTED,
+    ),
+    Bug(
         name="any-limit-is-a-barrier",
         breaks="A condition above a LIMIT of the statement narrows the rows that the LIMIT counts.",
         module="engine/sql/plans.py",
