@@ -123,6 +123,7 @@ def commit_group(
     pause: Callable[[int], None],
     attempts: int = 10,
     here: StateMove | None = None,
+    together: bool = False,
     is_known_newest: bool = False,
 ) -> GroupResult:
     """Commit transactions in one entry; each is checked against the state after those before it.
@@ -141,6 +142,7 @@ def commit_group(
         pause: Waits before another attempt; called with the number of attempts before, from 0.
         attempts: Maximum number of attempts.
         here: The move of the table's state that the log was opened for; None for the first store.
+        together: Whether nothing is committed if one transaction is refused.
         is_known_newest: Whether `known` is probably the newest state: then the log is read only if
             the next number is taken, or `known` allows nothing.
 
@@ -152,7 +154,9 @@ def commit_group(
         DataDamaged, FormatTooNew: the log cannot be read. Nothing was written.
         BadRequest: a transaction has an invalid value. Nothing was written.
     """
-    planned = partial(_planned, transactions, here, schema=schema, now=now, new_id=new_id)
+    planned = partial(
+        _planned, transactions, here, schema=schema, now=now, new_id=new_id, together=together
+    )
 
     def catch_up() -> None:
         nonlocal known
@@ -181,6 +185,7 @@ def _planned(
     schema: Schema,
     now: Callable[[], datetime],
     new_id: Callable[[], str],
+    together: bool,
 ) -> NextEntry[GroupResult]:
     """Return the entry after a state; one without a body if it would change nothing."""
     check_not_moved(known, transactions, here)
@@ -191,7 +196,7 @@ def _planned(
     if missing is not None:
         following = missing.fold(following, at)
     applied, accepted, refusals = _apply_each(transactions, following, at)
-    if not accepted:
+    if not accepted or (together and any(refusals)):
         return NextEntry(following.number, None, GroupResult(known, refusals))
     entry = LogEntry(
         entry_id=new_id(),

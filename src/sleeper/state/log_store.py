@@ -218,9 +218,10 @@ class TransactionLogStateStore:
             self.state()
             known = self._recent()
             try:
-                done = self._commit_after(known, transactions)
+                done = self._commit_after(known, transactions, together=together)
             except DataDamaged:
-                done = self._commit_after(self._reload_past_corrupt_entry(known), transactions)
+                known_again = self._reload_past_corrupt_entry(known)
+                done = self._commit_after(known_again, transactions, together=together)
             finally:
                 self._note_commit()
             is_alone = done.state.number == known.number + 1  # after a lost race, look first
@@ -259,7 +260,9 @@ class TransactionLogStateStore:
         """Delete the entries, as far as they are not objects in the table's folder."""
         self.log.delete()
 
-    def _commit_after(self, known: TableState, transactions: Sequence[Transaction]) -> GroupResult:
+    def _commit_after(
+        self, known: TableState, transactions: Sequence[Transaction], *, together: bool
+    ) -> GroupResult:
         return commit_group(
             transactions,
             self.log,
@@ -270,6 +273,7 @@ class TransactionLogStateStore:
             pause=self._pause,
             attempts=self._attempts,
             here=self._here,
+            together=together,
             is_known_newest=self._is_remote and self._looked_lately(),
         )
 

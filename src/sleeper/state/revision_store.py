@@ -286,7 +286,7 @@ class RevisionStateStore:
     ) -> _Applied:
         """Apply transactions in order until one does not fit beside those before it.
 
-        If all are to be committed together, none of them is then.
+        If all are to be committed together, none of them is then, nor where one is refused.
 
         Raises:
             BadRequest: one has a value that no store can keep.
@@ -311,6 +311,8 @@ class RevisionStateStore:
                 accepted.append(transaction)
             refusals.append(None)
             state = applied
+        if together and any(refusals):
+            return _Applied(known, tuple(refusals), has_changes=False)
         check_storable(accepted, self._schema)
         return _Applied(state, tuple(refusals), bool(accepted))
 

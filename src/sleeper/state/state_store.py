@@ -184,7 +184,8 @@ class StateStore(Protocol):
 
         Args:
             transactions: The transactions.
-            together: Whether one entry has to hold them all: else all are refused (CommitTooLarge).
+            together: Whether one entry has to hold them all: nothing is committed where one is
+                refused, and all are refused (CommitTooLarge) where one entry is too small.
 
         Raises:
             CommitContended, StorageFailed: nothing was written; try again.

@@ -116,8 +116,9 @@ class Writer:
         self.known = self.commit_group(transaction).of_one()
         return self.known
 
-    def commit_group(self, *transactions):
-        done = commit_group(transactions, self.log, self.known, **self.arguments())
+    def commit_group(self, *transactions, together=False):
+        given = self.arguments()
+        done = commit_group(transactions, self.log, self.known, together=together, **given)
         self.known = done.state
         return done
 
@@ -532,6 +533,16 @@ class TestGroups:
         assert list(log.entries) == [1, 2]
         assert done.state.number == 2
         assert all(done.refusals)
+
+    def test_that_belong_together_are_refused_together(self, log, writer):
+        """One that is refused keeps the others from the log, also after a lost race."""
+        log.appends = [body_of(add("a"))]
+
+        done = writer.commit_group(add("b"), add("a"), together=True)
+
+        assert [type(each) for each in done.refusals] == [type(None), FileAlreadyExists]
+        assert (done.state.number, files_in(log)) == (2, ["a"])
+        assert writer.commit_group(add("b"), add("c"), together=True).refusals == (None, None)
 
     def test_are_checked_again_after_a_lost_race(self, log, writer):
         """A second committer by accident: what it took in is refused, the rest goes on."""

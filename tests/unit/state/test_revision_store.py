@@ -159,6 +159,15 @@ class TestCommits:
         assert done.refusals[1] is None
         assert (done.state.number, names(done.state)) == (3, ["a", "b"])
 
+    def test_a_refused_transaction_keeps_those_out_that_belong_together(self, store):
+        """None of its group is committed."""
+        store.commit(add("a"))
+
+        done = store.commit_group([add("b"), add("a")], together=True)
+
+        assert [type(each) for each in done.refusals] == [type(None), FileAlreadyExists]
+        assert (done.state.number, names(store.refresh())) == (2, ["a"])
+
     def test_what_changes_nothing_writes_nothing(self, store, revisions):
         """Nor does a group of which every transaction is refused."""
         store.commit(add("a"))
