@@ -192,6 +192,11 @@ COMPACT = Operation(
     lambda i: i.table("t").compact(all_files=True),
     prepare=files_on_a_split_partition,
 )
+DELETE_WHERE = Operation(
+    "delete-where",
+    lambda i: i.table("t").delete(where="k < 15 AND v <> 'b'"),
+    prepare=files_on_a_split_partition,
+)
 SPLIT_LARGE = Operation(
     "split-large", lambda i: i.table("t").split_partitions(), prepare=one_large_leaf
 )
@@ -224,7 +229,7 @@ OTHERS = (
     UPGRADE,
     DOWNGRADE,
 )
-UPKEEP = (COMPACT, SPLIT_LARGE, MERGE, COLLECT, SWEEP)
+UPKEEP = (COMPACT, DELETE_WHERE, SPLIT_LARGE, MERGE, COLLECT, SWEEP)
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
 OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP)
 
@@ -591,7 +596,7 @@ class Overtaking:
         _, alone = self.alone(self.fast)
         # The slow one may be refused: it planned from what is no longer so. Then it did nothing.
         self.turns.append(("refused", "done", alone))
-        if (self.slow, self.fast) == (COMPACT, MERGE):  # which leaves a job at work in peace
+        if self.slow in (COMPACT, DELETE_WHERE) and self.fast == MERGE:  # it leaves jobs in peace
             self.turns.append(("done", "refused", self.alone(self.slow)[1]))
         if RENAME in (self.slow, self.fast):
             # Who has found a table by its name holds it by its id: a rename refuses nobody.

@@ -373,7 +373,7 @@ class TestEveryDoor:
     @pytest.mark.parametrize(
         ("options", "says", "code"),
         [
-            (["--where", "n = 1"], "rows are deleted by their keys", 2),
+            (["--where", "n = 1", "--key", "id=1"], "where= alone", 1),
             ([], "sleeper table reinitialise t", 2),
             (["--range", "id=,"], "sleeper table reinitialise t", 1),
         ],

@@ -166,7 +166,7 @@ def compact(
     plan = partial(_plan, table, only=only)
     first, stopped = plan(table.store.refresh(), all_files=all_files), False
     ended: list[CompactionJobResult] = []
-    with _claims_of_run(table, running.jobs_max, watch) as held:
+    with claims_of_run(table, running.jobs_max, watch) as held:
 
         def next_round(at: TableState) -> Sequence[CompactionJob]:
             return _in_order(plan(at, all_files=True).jobs, at, spark, watch)
@@ -258,7 +258,10 @@ def _running(
     )
 
 
-def _claims_of_run(table: OpenTable, jobs_max: int, watch: CompactionWatch | None) -> JobClaims:
+def claims_of_run(
+    table: OpenTable, jobs_max: int, watch: CompactionWatch | None = None
+) -> JobClaims:
+    """Return the claims of a run of this process, which end with it."""
     context = table.context
     claims = partial(
         JobClaims,
@@ -466,7 +469,7 @@ def _replaced(
             _log.info("compaction job %s was refused: %s", job.job_id, outcome)
             state = store.refresh()
             if not state.files.is_tracked(filename):
-                _delete_output(filename, guard.files)
+                delete_output(filename, guard.files)
             yield CompactionJobResult(job=job, failure=outcome, transaction=state.number)
             continue
         yield CompactionJobResult(
@@ -477,7 +480,8 @@ def _replaced(
         )
 
 
-def _delete_output(filename: str, files: Objects) -> None:
+def delete_output(filename: str, files: Objects) -> None:
+    """Delete a file that no commit names, or leave it for the sweep of orphans."""
     try:
         files.delete([filename])
         _log.info("deleted %s, which no commit names", filename)

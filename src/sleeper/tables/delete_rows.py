@@ -29,11 +29,14 @@ class RowDeletion(NotebookHtml):
     Attributes:
         transaction: The transaction after which the rows are gone; the newest one if there was no
             file that could have any.
-        regions: How many keys and ranges were deleted.
+        regions: How many keys and ranges were deleted; 0 for a condition.
+        rows: How many rows met the condition; None where rows were deleted by their keys, for then
+            none is read.
     """
 
     transaction: int
     regions: int
+    rows: int | None = None
 
 
 def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:

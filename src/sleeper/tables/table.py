@@ -814,13 +814,18 @@ class Table(TableHandle, WholeTable):
         range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
         regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
         prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+        where: str | None = None,
         reason: str | None = None,
     ) -> RowDeletion:
-        """Delete the rows of keys, ranges or prefixes, in one entry (rule DEL-1).
+        """Delete rows by their keys, or by a condition, in one entry (rules DEL-1 and DEL-2).
 
         Rows that the table has now are gone for every reader; rows of the same keys that are added
         later stay. Files keep the bytes until a compaction has written them anew and garbage was
         collected. Where a table aggregates, rows are deleted before they are united.
+
+        With a condition, leaves that have such rows are written anew without them, which takes as
+        long as to compact these leaves; it is asked of rows as `query` returns them. Compactions
+        that run there begin again. Rows that are added meanwhile stay.
 
         Args:
             key: A row key, or the first values of one, as for `query`; or
@@ -828,13 +833,17 @@ class Table(TableHandle, WholeTable):
             range: one region of keys; or
             regions: several.
             prefix: The rows whose fields have these prefixes.
+            where: Instead of all these: a condition in SQL, such as `"fare < 0 AND day > 3"`, which
+                may name row keys. Rows for which it is null stay.
             reason: Why, for the history.
 
         Raises:
-            QueryInvalid: a key, a range or a prefix does not fit the schema, none is given, or one
-                has every key: use `reinitialise` to remove all rows.
-            BadRequest: the table has format 1 (see `upgrade`), or there are more than 1,000.
+            QueryInvalid: a key, a range, a prefix or the condition does not fit the schema, none is
+                given, or one has every key: use `reinitialise` to remove all rows.
+            BadRequest: there are more than 1,000, or the table has format 1 (see `upgrade`) and
+                rows are deleted by their keys.
             TableChanged: files still have 1,000 deleted keys and ranges: compact first.
+            CommitTooLarge: the table's state store cannot replace so many files at once.
             CommitContended, StorageFailed: nothing was deleted.
             CommitUnknown: it may have been committed; deleting again does no harm.
             TableNotFound: the table was deleted.
@@ -842,9 +851,13 @@ class Table(TableHandle, WholeTable):
         from sleeper.tables.delete_rows import delete_rows, deleted_regions
 
         table = self._current()
-        asked = deleted_regions(
-            table, key=key, keys=keys, range=range, regions=regions, prefix=prefix
-        )
+        rows = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
+        if where is not None:
+            from sleeper.tables.delete_where import delete_where
+
+            with committing(reason=reason):
+                return delete_where(table, where, **rows)
+        asked = deleted_regions(table, **rows)
         with committing(reason=reason):
             return delete_rows(table, asked)
 

@@ -15,6 +15,8 @@ _NEW_FILES = "state/new_files.py"
 
 ROWS = ("tests/stories/test_deleted_rows.py",)
 """Rows are deleted by their keys, and asked for by every way."""
+WHERE = ("tests/stories/test_rows_deleted_where.py",)
+"""Rows are deleted by a condition, beside others who change the same leaves."""
 
 BUGS = (
     Bug(
@@ -32,6 +34,46 @@ BUGS = (
         right="                if any(delete.applies_to(each.sequence) for each in references):\n",
         wrong="                if all(delete.applies_to(each.sequence) for each in references):\n",
         tests=ROWS,
+    ),
+    Bug(
+        name="rows-deleted-where-it-is-null",
+        breaks="Rows for which the condition is null go too.",
+        module="tables/delete_where.py",
+        right='\\n{where}\\n) IS NOT TRUE"',
+        wrong='\\n{where}\\n) IS FALSE"',
+        tests=(*WHERE, "-k", "meet_the_condition"),
+    ),
+    Bug(
+        name="rows-deleted-where-that-came-meanwhile",
+        breaks="Rows that are added while leaves are written are written too, and are there twice.",
+        module="tables/delete_where.py",
+        right="        if reference.job_id != job.job_id\n",
+        wrong="        if False\n",
+        tests=(*WHERE, "-k", "Meanwhile"),
+    ),
+    Bug(
+        name="rows-deleted-where-in-part",
+        breaks="Where one leaf was changed by others, rows go from the other leaves only.",
+        module="tables/delete_where.py",
+        right="changed], together=True)",
+        wrong="changed])",
+        tests=WHERE,
+    ),
+    Bug(
+        name="condition-that-differs-each-time",
+        breaks="A condition that differs each time deletes rows that were not counted.",
+        module="tables/delete_where.py",
+        right="    if written.row_count + gone != rows:\n",
+        wrong="    if written.row_count > rows:\n",
+        tests=(*WHERE, "-k", "is_none"),
+    ),
+    Bug(
+        name="rows-deleted-by-keys-come-back",
+        breaks="Files that a deletion by a condition wrote do not obey a deletion of meanwhile.",
+        module="tables/delete_where.py",
+        right="replace(reference, sequence=state.number)",
+        wrong="replace(reference, sequence=None)",
+        tests=(*WHERE, "-k", "obeyed"),
     ),
     Bug(
         name="all-keys-deleted",

@@ -107,7 +107,7 @@ _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
     "update": "rows are not changed in place: add newer rows to a table with aggregations "
     "(sleeper.table.aggregations)",
-    "delete": "delete rows by their keys by Table.delete() (`sleeper delete`); "
+    "delete": "delete rows by Table.delete(where=...) (`sleeper delete TABLE --where`); "
     "sleeper.table.filters removes rows by age",
     "truncate": "remove all rows by Table.reinitialise() (`sleeper table reinitialise`)",
     "copy": "write rows to files by Table.export(), or `sleeper sql --output FILE`",

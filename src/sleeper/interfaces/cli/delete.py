@@ -20,30 +20,27 @@ from sleeper.interfaces.connection import connect
 @instance_option
 @json_option
 def delete(table: str, question: Question, instance: str, *, force: bool, as_json: bool) -> None:
-    """Delete rows of TABLE by key, key range or prefix.
+    """Delete rows of TABLE by key, key range or prefix, or by a condition.
 
-    The options are those of `sleeper query`, but for --where. Rows that are added
-    later stay, whatever their keys. Files keep the bytes of deleted rows until they
-    are compacted and garbage is collected. The table needs format 2: see
-    `sleeper table upgrade`.
+    The options are those of `sleeper query`. Rows that are added later stay, whatever
+    their keys. Where rows are deleted by their keys, files keep their bytes until they
+    are compacted and garbage is collected, and the table needs format 2: see `sleeper
+    table upgrade`. --where stands alone, and may name keys; leaves that have such rows
+    are written anew.
 
     \b
     Examples:
         sleeper delete flights --key tailnum=N14228
         sleeper delete flights --range tailnum=N1,N2 --force
+        sleeper delete flights --where "dep_delay IS NULL AND month = 2"
         sleeper --reason "ticket 4711" delete people --keys-file erased.txt
     """
     opened = connect(instance).table(table)
-    if question.where is not None:
-        raise click.UsageError(
-            "rows are deleted by their keys: give --key, --range, --prefix or --keys-file, and not "
-            "--where"
-        )
     asked: dict[str, Any] = question.arguments(opened.schema)
     if not asked:
         raise click.UsageError(
-            "say which rows: give --key, --range, --prefix or --keys-file. To remove all rows: "
-            f"sleeper table reinitialise {table}"
+            "say which rows: give --key, --range, --prefix, --keys-file or --where. To remove all "
+            f"rows: sleeper table reinitialise {table}"
         )
     if not force:
         ask(f"Delete {counted(opened.count(**asked), 'row')} of table {table}?")
@@ -51,5 +48,9 @@ def delete(table: str, question: Question, instance: str, *, force: bool, as_jso
     if as_json:
         print_json(done)
         return
-    what = "1 key or range" if done.regions == 1 else f"{done.regions:,} keys and ranges"
-    say(f"deleted the rows of {what} of table {table} (transaction {done.transaction})")
+    if done.rows is not None:
+        what = counted(done.rows, "row")
+    else:
+        several = f"{done.regions:,} keys and ranges"
+        what = f"the rows of {'1 key or range' if done.regions == 1 else several}"
+    say(f"deleted {what} of table {table} (transaction {done.transaction})")

@@ -408,7 +408,7 @@ class RemoteTable(WholeTable):
         return sum(map(self._count, parts))
 
     def delete(self, *, reason: str | None = None, **asked: Any) -> RowDeletion:
-        """Delete rows by key, keys, range, regions or prefix, as `Table.delete`."""
+        """Delete rows by key, keys, range, regions, prefix or where, as `Table.delete`."""
         body = question(self.schema, **asked)
         with committing(reason=reason):
             told = self._client.send("POST", f"{path_of_table(self._name)}/delete", body)

@@ -217,7 +217,15 @@ class Question(RowsByKey):
 
 
 class Deletion(RowsByKey):
-    """Which rows are deleted: by one of key, keys, range and regions, or by a prefix."""
+    """Which rows are deleted: by one of key, keys, range and regions, by a prefix, or where."""
+
+    where: Annotated[
+        str | None,
+        Field(
+            description="Instead of all these: a condition on any fields, in SQL.",
+            examples=["fare < 0"],
+        ),
+    ] = None
 
 
 class Query(Question):

@@ -106,11 +106,15 @@ async def count(table: str, body: Question, request: Request) -> Response:
     return await _answer(request, call, is_bounded=body.where is not None)
 
 
-@router.post("/delete", dependencies=[WRITE], responses=answers({"transaction": 5, "regions": 1}))
-async def delete(table: str, body: Deletion, request: Request) -> Response:
-    """Delete rows by key, range or prefix, in one transaction.
+_DELETED = answers({"transaction": 5, "regions": 1, "rows": None})
 
-    Rows that are added later stay. The table needs format 2 (`upgrade`).
+
+@router.post("/delete", dependencies=[WRITE], responses=_DELETED)
+async def delete(table: str, body: Deletion, request: Request) -> Response:
+    """Delete rows by key, range or prefix, or by a condition, in one transaction.
+
+    Rows that are added later stay. By their keys, the table needs format 2 (`upgrade`), and how
+    many rows went is not known. By a condition, leaves that have such rows are written anew.
     """
     call = partial(questions.delete, table=table, body=body)
     return await _answer(request, call, is_bounded=False)
