@@ -120,7 +120,14 @@ def test_csv_of_others_has_options(instance, files):
     [
         ("a.csv", b"id;city\n1;x\n", "separated by ';', not by ','.*--separator"),
         ("b.csv", b"id,stra\xdfe\n1,x\n", "header is no UTF-8.*--encoding"),
-        ("c.json", b'[{"id": 1}]', "each line must be one object; here is: array"),
+        ("c.json", b'[{"id": 1}]', "each line must be one object; here is: array.*one a line"),
+        ("d.csv", "id,n\n1,a\n".encode("utf-16"), "begins as text in UTF-16.*--encoding utf-16"),
+        ("e.csv", "id,town\n1,Genf\n2,Z\u00fcrich\n".encode("latin-1"), "'town' .*--encoding"),
+        ("f.csv", b"7,x\n8,y\n", "first row has values.*--no-header --column-names"),
+        ("g.csv", b",id\n0,7\n", r"column 1 of .* has no name.*to_csv\(index=False\)"),
+        ("h.csv", b"id,n,n\n1,2,3\n", r"more than one column named \['n'\]"),
+        ("i.csv", b"ID,n\n1,2\n", r"\['id'\] are not among .*did you mean 'ID'\?\)$"),
+        ("j.json", b'{"id": 1, "": 2}', "column 2 of .* has no name$"),
     ],
 )
 def test_a_file_that_is_written_otherwise_is_refused_with_what_would_fit(
@@ -129,7 +136,8 @@ def test_a_file_that_is_written_otherwise_is_refused_with_what_would_fit(
     """As an ingest says it, and not that a key is missing."""
     (tmp_path / name).write_bytes(body)
 
-    with pytest.raises((InputSchemaMismatch, InputUnreadable), match=f"{name}.*{words}"):
+    refusals = (InputSchemaMismatch, InputUnreadable, SchemaInvalid)
+    with pytest.raises(refusals, match=words):
         instance.create_table("t", tmp_path / name, row_keys=["id"])
 
     assert not instance.tables()
@@ -154,7 +162,14 @@ def test_types_of_csv_are_those_of_its_beginning(instance, tmp_path):
     [
         (TABLE, {}, BadRequest, r"give row_keys=\[...\]; its columns are \['day', 'id'"),
         (TABLE, {"row_keys": ["nr"]}, SchemaInvalid, r"key fields \['nr'\] are not among"),
-        (TABLE, {"row_keys": ["score"]}, SchemaInvalid, "'score' cannot be of DoubleType"),
+        (TABLE, {"row_keys": ["score"]}, SchemaInvalid, "'score' .* DoubleType.*astype.'int64'"),
+        (TABLE, {"row_keys": ["Day"]}, SchemaInvalid, r"did you mean 'day'\?"),
+        (
+            pl.DataFrame({"id": [1], "x": [object()]}),
+            {"row_keys": ["id"]},
+            InputSchemaMismatch,
+            r"'x' of the frame of polars has Python objects",
+        ),
         (
             pa.table({"id": [1], "x": pa.nulls(1)}),
             {"row_keys": ["id"]},
@@ -293,6 +308,46 @@ class TestServer:
             table = remote.create_table("t", files / "a.csv", row_keys=["id"])
 
             assert table.schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00"], Primitive.TIMESTAMP),
+        (["2026-01-01T00:00:00", "2026-01-01 02:00"], Primitive.TIMESTAMP_NTZ),
+        (["2026-01-01", "2026-01-31"], Primitive.DATE),
+        (["2026-01-01T00:00:00Z", "2026-01-31"], Primitive.STRING),
+        (["2026-01-01", "2026-01-01T00:00:00"], Primitive.TIMESTAMP_NTZ),
+    ],
+)
+def test_times_of_json_lines_have_a_zone_as_they_are_written(instance, tmp_path, texts, kind):
+    """Given times in a field, a struct and a list, then the file fits the table that is like it."""
+    path = tmp_path / "a.jsonl"
+    rows = [{"id": n, "at": t, "s": {"at": t}, "l": [t, None]} for n, t in enumerate(texts)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"id": 9}]))
+
+    table = instance.create_table("t", path, row_keys=["id"])
+
+    kinds = {field.name: field.type for field in table.schema.fields}
+    at, struct, listed = (kinds[name] for name in ("at", "s", "l"))
+    assert [at, struct.parts[0][1], listed.element] == [kind] * 3
+    assert table.ingest(path).rows_written == 3
+
+
+def test_numbers_with_a_decimal_comma_are_told(instance, tmp_path, caplog):
+    """Given texts that all are such numbers, then a warning says which option reads them."""
+    path = tmp_path / "a.csv"
+    path.write_text("id;price;note\n1;3,20;a\n2;;b\n3;-1,5;2,5\n")
+    for name, point in (("point", "."), ("comma", ",")):
+        csv = {"separator": ";", "decimal_point": point}
+        made = instance.create_table(name, path, row_keys=["id"], csv=csv)
+
+    kinds = {field.name: field.type for field in made.schema.fields}
+    assert (kinds["price"], kinds["note"]) == (Primitive.DOUBLE, Primitive.STRING)
+    (told,) = [each.getMessage() for each in caplog.records if "is text" in each.getMessage()]
+    assert "column 'price'" in told
+    assert "such as '3,20'" in told
+    assert "--decimal-point ," in told
 
 
 def test_a_column_that_few_values_make_text_is_told(tmp_path, caplog):

@@ -99,10 +99,10 @@ def from_arrow(
         SchemaInvalid: a key is not a column, a column has a type that no field can have, or
             the schema breaks a rule (rules SCH-1 to SCH-6).
     """
-    _refuse_duplicates(arrow, "the Arrow schema", SchemaInvalid)
+    refuse_duplicates(arrow, "the Arrow schema", SchemaInvalid)
     missing = [name for name in (*row_keys, *sort_keys) if name not in arrow.names]
     if missing:
-        raise SchemaInvalid(f"key fields {missing} are not among the columns {arrow.names}")
+        raise SchemaInvalid(no_such_keys(missing, arrow.names))
     keys = {*row_keys, *sort_keys}
     return Schema(
         row_keys=tuple(Field(name, _field_type(arrow.field(name))) for name in row_keys),
@@ -114,6 +114,14 @@ def from_arrow(
         ),
         columns=tuple(arrow.names),
     )
+
+
+def no_such_keys(missing: Sequence[str], columns: Sequence[str]) -> str:
+    """Return what to say where keys are no columns, and which column is similar."""
+    plain = {column.casefold(): column for column in columns}
+    near = get_close_matches(str(missing[0]).casefold(), plain, n=1)
+    meant = f" (did you mean {plain[near[0]]!r}?)" if near else ""
+    return f"key fields {[*missing]} are not among the columns {[*columns]}{meant}"
 
 
 def field_of_arrow(field: pa.Field) -> Field:
@@ -162,7 +170,10 @@ def _advice(have: pa.DataType) -> str:
     if pa.types.is_struct(have):
         return "Parquet keeps no struct without parts; leave it out"
     if pa.types.is_null(have):
-        return "it has only nulls; leave it out, or cast it to the type it should have"
+        return (
+            "it has only nulls; leave it out, cast it to the type it should have, or write a "
+            "schema with that type (--schema)"
+        )
     if pa.types.is_map(have):
         return "keys of maps need a primitive type; make a list of structs of it"
     return "cast it to a type of schemas, or leave it out"
@@ -218,7 +229,7 @@ def check_columns(
             unknown and not ignored, or has a name so similar to a missing one that it may be
             misspelt, or has a type without an exact cast.
     """
-    _refuse_duplicates(given, origin, InputSchemaMismatch)
+    refuse_duplicates(given, origin, InputSchemaMismatch)
     missing = [f.name for f in arrow_schema if not f.nullable and f.name not in given.names]
     if missing:
         raise InputSchemaMismatch(
@@ -276,9 +287,10 @@ def split_null_keys(table: pa.Table, key_names: Sequence[str]) -> tuple[pa.Table
     return table.filter(good), table.filter(pc.invert(good))
 
 
-def _refuse_duplicates(
+def refuse_duplicates(
     given: pa.Schema, origin: str, error: type[SchemaInvalid | InputSchemaMismatch]
 ) -> None:
+    """Raise an error of a class if two columns have one name; `origin` says where."""
     repeated = sorted(name for name, count in Counter(given.names).items() if count > 1)
     if repeated:
         raise error(f"{origin} has more than one column named {repeated}; rename or drop them")

@@ -21,7 +21,7 @@ from typing import Any, Final
 from sleeper.errors import SchemaInvalid
 from sleeper.html.markup import Markup, element, grid, joined
 from sleeper.html.values import NotebookHtml
-from sleeper.model.column_types import KEY_TYPES, DecimalType, Primitive
+from sleeper.model.column_types import KEY_TYPES, TYPE_TRAITS, DecimalType, Primitive
 
 __all__ = [
     "KEY_TYPES",
@@ -299,8 +299,14 @@ _ID, _FIRST_NAME, _DEFAULT = "id", "nameWithoutId", "default"
 
 
 _KEY_ADVICE: Mapping[object, str] = {
-    DecimalType: ": its unscaled number, such as 1995 for 19.95, as LongType"
+    DecimalType: ": its unscaled number, such as 1995 for 19.95, as LongType",
 }
+
+
+_FLOAT_ADVICE = (
+    ". Whole numbers are floats in pandas where some are missing: leave those rows out, and make "
+    "the others integers again, as by astype('int64')"
+)
 
 
 def _names(fields: Iterable[Field]) -> tuple[str, ...]:
@@ -329,10 +335,13 @@ def _check_keys(kind: str, fields: Iterable[Field]) -> None:
             raise SchemaInvalid(f"{kind} key fields must have a primitive type: {field.name!r}")
         if field.type not in KEY_TYPES:
             allowed = ", ".join(kind.value for kind in KEY_TYPES)
+            advice = _KEY_ADVICE.get(type(field.type), "")
+            if isinstance(field.type, Primitive) and TYPE_TRAITS[field.type].is_number:
+                advice = _FLOAT_ADVICE
             raise SchemaInvalid(
                 f"{kind} key field {field.name!r} cannot be of {type_to_text(field.type)}, which "
                 f"has no order that all engines agree on; keys may be {allowed}. Keep the field as "
-                f"a value, and derive a key from it{_KEY_ADVICE.get(type(field.type), '')}"
+                f"a value, and derive a key from it{advice}"
             )
         if field.nullable:
             raise SchemaInvalid(f"{kind} key fields cannot be nullable: {field.name!r}")

@@ -13,11 +13,11 @@ from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import from_arrow
-from sleeper.engine.inputs.input_files import file_schema, find_files
+from sleeper.engine.arrow_schema import from_arrow, no_such_keys, refuse_duplicates
+from sleeper.engine.inputs.input_files import file_schema, find_files, shown
 from sleeper.engine.inputs.pandas_frames import frame_schema, is_pandas
 from sleeper.engine.inputs.sources import (
-    check_frame_names,
+    check_frame_columns,
     is_frame,
     is_lazy_frame,
     is_paths,
@@ -26,6 +26,7 @@ from sleeper.engine.inputs.sources import (
 from sleeper.engine.inputs.text_files import (
     csv_schema,
     json_schema,
+    refuse_other_encoding,
     refuse_other_separator,
     warn_of_texts,
 )
@@ -106,7 +107,10 @@ def _columns_of(
         return given
     if is_paths(given):
         paths = [given] if isinstance(given, str | bytes | os.PathLike) else given
-        return _columns_of_file(find_files(paths, remote)[0], csv, remote, keys)
+        path = find_files(paths, remote)[0]
+        found = _columns_of_file(path, csv, remote, keys)
+        _check_names(found, path, keys, csv)
+        return found
     if is_lazy_frame(given):
         return lazy_schema(given)
     if isinstance(known := getattr(given, "schema", None), pa.Schema):
@@ -124,7 +128,7 @@ def _columns_of_frame(given: object) -> pa.Schema:
     if is_pandas(given):
         return frame_schema(given)
     if is_frame(given):
-        check_frame_names(given.columns)  # type: ignore[attr-defined]
+        check_frame_columns(given.schema)  # type: ignore[attr-defined]
     try:
         if hasattr(given, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(given).schema
@@ -138,6 +142,33 @@ def _columns_of_frame(given: object) -> pa.Schema:
         "schema must be a Schema, its JSON, or a pyarrow.Schema or data with row_keys=[...], not "
         f"{given!r:.500}"
     )
+
+
+def _check_names(found: pa.Schema, path: str, keys: Sequence[str], csv: CsvOptions | None) -> None:
+    """Check the names of a file's columns, to say which file it is and how it is read otherwise.
+
+    Raises:
+        SchemaInvalid: a name occurs twice or is empty, or a key is not among them.
+    """
+    refuse_duplicates(found, shown(path), SchemaInvalid)
+    is_csv = csv is not None or text_kind(path) == "csv"
+    if "" in found.names:
+        advice = (
+            "; give other names, by csv=CsvOptions(column_names=[...]) or --column-names. If it is "
+            "the index of pandas, write the file by to_csv(index=False)"
+        )
+        raise SchemaInvalid(
+            f"column {found.names.index('') + 1} of {shown(path)} has no name{advice * is_csv}"
+        )
+    header = csv is None or csv.header
+    missing = [name for name in keys if name not in found.names]
+    told = no_such_keys(missing, found.names) if missing else ""
+    if is_csv and header and len(missing) == len(keys) > 0 and not told.endswith("?)"):
+        raise SchemaInvalid(
+            f"{told} of {shown(path)}. If its first row has values "
+            "and no names, give csv=CsvOptions(header=False, column_names=[...]), on the command "
+            "line --no-header --column-names"
+        )
 
 
 def _columns_of_file(
@@ -155,6 +186,7 @@ def _columns_of_file(
         )
     found = csv_schema(path, remote, csv or CsvOptions())
     refuse_other_separator(path, found.names, keys, csv or CsvOptions())
+    refuse_other_encoding(path, found)
     warn_of_texts(path, remote, csv or CsvOptions())
     # Nothing but nulls in what was read: any value is a text.
     return pa.schema(

@@ -38,13 +38,23 @@ def is_lazy_frame(data: object) -> bool:
     return module is not None and isinstance(data, module.LazyFrame)
 
 
-def check_frame_names(names: Iterable[str]) -> None:
-    """Check the names of columns before a frame of polars is read, which ends the process at NUL.
+def check_frame_columns(columns: Mapping[str, Any]) -> None:
+    """Check names and types of columns before a frame of polars is read.
+
+    At NUL polars ends the process, and of Python objects it passes on where they are in memory.
 
     Raises:
-        InputSchemaMismatch: one has a NUL character.
+        InputSchemaMismatch: a name has a NUL character, or a column has Python objects.
     """
-    for name in names:
+    import polars as pl  # noqa: PLC0415 - loaded by whoever made the frame
+
+    for name, kind in columns.items():
+        if kind == pl.Object:
+            raise InputSchemaMismatch(
+                f"column {name!r} of the frame of polars has Python objects (Object), which polars "
+                "cannot pass on: give it another type, as by pl.Series(list(map(str, values))), "
+                "or drop it. Nothing was ingested"
+            )
         if "\0" in name:
             raise InputSchemaMismatch(
                 f"the frame of polars has a column {name!r}, with a NUL character, which polars "
@@ -69,7 +79,7 @@ def lazy_schema(frame: Any) -> pa.Schema:
 
     try:
         schema = frame.collect_schema()
-        check_frame_names(schema)
+        check_frame_columns(schema)
         return pl.DataFrame(schema=schema).to_arrow().schema
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _uncomputed(error) from None
@@ -243,7 +253,7 @@ def open_source(
     if (frame := _frame(data, arrow_schema)) is not None:
         return frame
     if is_frame(data):
-        check_frame_names(data.columns)  # type: ignore[attr-defined]
+        check_frame_columns(data.schema)  # type: ignore[attr-defined]
     if type(data).__name__ in ("Series", "ChunkedArray"):
         name = getattr(data, "name", None) or arrow_schema.names[0]
         raise BadRequest(
@@ -489,6 +499,11 @@ def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
         raise BadRequest(f"rows cannot be read from a {type(data).__name__}; give {wanted}")
     rows = iter(data)
     first = next(rows, None)
+    if hasattr(first, "__arrow_c_stream__") or hasattr(first, "__arrow_c_array__"):
+        raise BadRequest(
+            f"an iterable of {type(first).__name__} is no table: join them, as by concat() of "
+            "pandas or polars or pyarrow.concat_tables(), or ingest them one by one"
+        )
     if first is not None and not isinstance(first, Mapping):
         raise BadRequest(f"an iterable of {type(first).__name__} has no rows; give {wanted}")
     name = "the list of dicts" if isinstance(data, list) else "the rows"

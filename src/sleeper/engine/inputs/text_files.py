@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.engine.inputs.input_files import is_remote, shown
-from sleeper.engine.inputs.text_lines import line_of_row, odd_texts
+from sleeper.engine.inputs.text_lines import decimal_commas, line_of_row, odd_texts
 from sleeper.engine.inputs.text_values import (
     DecodedFile,
     MapsAsLists,
@@ -53,7 +54,15 @@ _CSV_ROW = re.compile(
 _MISFIT = re.compile("unexpected field|changed from|Failed to convert|too big")
 _ONE_COLUMN = re.compile(r"^Expected 1 columns, got \d+")
 _GIVE_ENCODING: Final = "give its encoding, by csv=CsvOptions(encoding=...) or --encoding"
+_NO_HEADER: Final = (
+    "If its first row has values and no names, give csv=CsvOptions(header=False), on the command "
+    "line --no-header"
+)
 _NEWLINE: Final = b"\n"
+_TIME: Final = pa.timestamp("s")
+"""What pyarrow takes texts of JSON for that are dates or times, with a zone or without."""
+_ZONE: Final = r"[T ]\d\d.*(Z|[-+]\d\d(:?\d\d)?)$"
+_DATE_ALONE: Final = r"^\d{4}-\d\d-\d\d$"
 _SHOWN_SEPARATORS: Final = {"\t": "\\t"}
 
 
@@ -100,13 +109,20 @@ class TextFiles:
             names = self._names[path] = self._columns_of(path)
             if _kind(path) == "csv":
                 refuse_other_separator(path, names, self._arrow_schema.names, self._csv)
-            if names or _kind(path) == "csv":
+            if not names and _kind(path) != "csv":
+                continue
+            try:
                 check_columns(
                     _as_schema(names, self._arrow_schema),
                     self._arrow_schema,
                     ignore_extra_columns=ignore_extra_columns,
                     origin=shown(path),
                 )
+            except InputSchemaMismatch as error:
+                is_csv = _kind(path) == "csv" and self._csv.header
+                if is_csv and not {*names} & {*self._arrow_schema.names}:
+                    raise InputSchemaMismatch(f"{error}. {_NO_HEADER}") from None
+                raise
         self._ignores_extra = ignore_extra_columns
 
     def batches(
@@ -184,12 +200,38 @@ def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Sche
         try:
             found = _open_csv(file, {}, csv).schema
         except pa.ArrowException as error:
+            _refuse_utf16(path, remote, csv)
             _refuse_csv(path, str(error), (), csv, lambda row: _at_line(path, remote, row, csv))
     try:
         _ = found.names  # pyarrow decodes them only here
     except UnicodeDecodeError:
+        _refuse_utf16(path, remote, csv)
         _refuse(path, f"its header is no UTF-8: {_GIVE_ENCODING}")
     return found
+
+
+def _refuse_utf16(path: str, remote: InputStore | None, csv: CsvOptions) -> None:
+    """Refuse a file that begins as Windows begins text in UTF-16, and could not be read."""
+    if not _is_utf8(csv.encoding):
+        return
+    with _opened(path, remote) as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            _refuse(
+                path,
+                "it begins as text in UTF-16 does: give csv=CsvOptions(encoding='utf-16'), on the "
+                "command line --encoding utf-16",
+            )
+
+
+def refuse_other_encoding(path: str, found: pa.Schema) -> None:
+    """Refuse CSV with columns that are bytes, because they are no UTF-8.
+
+    Raises:
+        InputUnreadable: there is such a column.
+    """
+    for field in found:
+        if pa.types.is_binary(field.type):
+            _refuse(path, f"column {field.name!r} has values that are no UTF-8: {_GIVE_ENCODING}")
 
 
 def warn_of_texts(path: str, remote: InputStore | None, csv: CsvOptions) -> None:
@@ -202,6 +244,12 @@ def warn_of_texts(path: str, remote: InputStore | None, csv: CsvOptions) -> None
             rows = _open_csv(file, {}, csv).read_next_batch()
         except (pa.ArrowException, StopIteration):
             return
+    for column, value in decimal_commas(rows).items() if csv.decimal_point == "." else ():
+        _log.warning(
+            "column %r of %s is text, because its values have commas, such as %.50r. If they are "
+            "numbers with a decimal comma, give decimal_point=',' of csv (--decimal-point ,)",
+            *(column, shown(path), value),
+        )
     for odd in odd_texts(rows):
         row = odd.place + 1 + csv.header
         _log.warning(
@@ -224,7 +272,43 @@ def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
             found = _open_json(file, None, "infer").schema
         except pa.ArrowException as error:
             _refuse(path, _json_reason(str(error), ()))
-    return found
+    texts = pa.schema([(each.name, _times_as_text(each.type)) for each in found])
+    if texts.equals(found):
+        return found
+    with _opened(path, remote) as file:
+        rows = _open_json(file, texts, "infer").read_next_batch()
+    return pa.schema(
+        [each.with_type(_times_as_written(each.type, rows.column(each.name))) for each in found]
+    )
+
+
+def _times_as_text(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text for its timestamps, of which pyarrow does not say the zone."""
+    if pa.types.is_list(kind):
+        return pa.list_(_times_as_text(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(part.name, _times_as_text(part.type)) for part in kind.fields])
+    return pa.string() if kind == _TIME else kind
+
+
+def _times_as_written(kind: pa.DataType, values: pa.Array) -> pa.DataType:
+    """Return a type with dates, timestamps, or timestamps with a zone, where all texts are such.
+
+    Where some have a zone and some have none they are text: they are not moments of one kind.
+    """
+    if pa.types.is_list(kind):
+        return pa.list_(_times_as_written(kind.value_type, values.flatten()))
+    if pa.types.is_struct(kind):
+        parts = zip(kind.fields, values.flatten(), strict=True)
+        return pa.struct([(part.name, _times_as_written(part.type, each)) for part, each in parts])
+    if kind != _TIME:
+        return kind
+    if pc.match_substring_regex(values.drop_null(), _DATE_ALONE).false_count == 0:
+        return pa.date32()
+    zoned = pc.match_substring_regex(values.drop_null(), _ZONE)
+    if not zoned.true_count:
+        return kind
+    return pa.string() if zoned.false_count else pa.timestamp("us", "UTC")
 
 
 def _kind(path: str) -> TextKind:
@@ -409,12 +493,26 @@ def _bad_among(
 
 
 def _unexpected(line: bytes, schema: pa.Schema) -> str:
-    """Return the fields of a line that a schema does not have."""
+    """Return the fields of a line that a schema does not have, also those inside of values."""
     try:
-        names = [name for name in json.loads(line) if name not in schema.names]
+        names = [*dict.fromkeys(_unknown_parts(json.loads(line), pa.struct(schema)))]
     except ValueError:
         return ""
     return f"{', '.join(map(repr, names))}; the table has {', '.join(schema.names)}"
+
+
+def _unknown_parts(value: object, kind: pa.DataType, place: str = "") -> Iterator[str]:
+    """Yield what a value of JSON has, and its type has not, as `field.part`."""
+    if isinstance(value, list) and pa.types.is_list(kind):
+        for each in value:
+            yield from _unknown_parts(each, kind.value_type, place)
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        for name, part in value.items():
+            at = kind.get_field_index(name)
+            if at < 0:
+                yield f"{place}{name}"
+            else:
+                yield from _unknown_parts(part, kind.field(at).type, f"{place}{name}.")
 
 
 def _json_reason(reason: str, maps: Sequence[str]) -> str:
@@ -422,7 +520,9 @@ def _json_reason(reason: str, maps: Sequence[str]) -> str:
     plain = re.sub(r" in row \d+$", "", reason.removeprefix("JSON parse error: "))
     changed = re.fullmatch(r"Column\((?:/(.*))?\) changed from (\w+) to (\w+)", plain)
     if changed and changed[1] is None:
-        return f"each line must be one {changed[2]}; here is: {changed[3]}"
+        advice = ". Write its elements one a line, as jq -c '.[]' does"
+        is_list = changed[3] == "array"
+        return f"each line must be one {changed[2]}; here is: {changed[3]}{advice * is_list}"
     if changed:
         name, _, part = changed[1].partition("/[]")
         if name in maps:

@@ -152,6 +152,7 @@ _KINDS: Final = {
     "true or false": r"^(?i:true|false)$",
 }
 _MOST: Final = 0.5
+_DECIMAL_COMMA: Final = r"^\s*[-+]?\d+,\d+\s*$"
 
 
 def odd_texts(rows: pa.RecordBatch) -> list[OddText]:
@@ -160,8 +161,27 @@ def odd_texts(rows: pa.RecordBatch) -> list[OddText]:
     Args:
         rows: Columns as they were read: text, or what was found for them.
     """
-    found = [_odd(name, rows.column(name)) for name in rows.schema.names]
+    found = [_odd(*each) for each in zip(rows.schema.names, rows.columns, strict=True)]
     return [each for each in found if each is not None]
+
+
+def decimal_commas(rows: pa.RecordBatch) -> dict[str, str]:
+    """Return columns of text whose values all seem to be numbers with a comma, with the first.
+
+    >>> decimal_commas(pa.record_batch({"a": ["3,20", None, "-1,5"], "b": ["3,20", "1", "x,5"]}))
+    {'a': '3,20'}
+
+    Args:
+        rows: Columns as they were read: text, or what was found for them.
+    """
+    found = {}
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        values = column.drop_null()
+        if values.type == pa.string() and len(values):
+            numbers = pc.match_substring_regex(values, _DECIMAL_COMMA)
+            if numbers.false_count == 0:
+                found[name] = values[0].as_py()
+    return found
 
 
 def _odd(name: str, column: pa.Array) -> OddText | None:

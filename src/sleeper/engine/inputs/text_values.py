@@ -12,6 +12,7 @@ import binascii
 import codecs
 import json
 import logging
+import re
 import weakref
 from collections.abc import Iterator, Sequence
 from queue import Empty, SimpleQueue
@@ -194,7 +195,15 @@ def _why(value: Any, want: pa.DataType, reason: str) -> str:
         return (
             "dates and times are ISO 8601, such as 2026-01-31, 2026-01-31T12:00:00Z or 12:00:00.5"
         )
+    if has_point(want) and isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip()):
+        return (
+            "it has a comma: if that is a decimal point, give csv=CsvOptions(decimal_point=','), "
+            "on the command line --decimal-point ,"
+        )
     return reason.splitlines()[0].rpartition(": ")[2]
+
+
+_DECIMAL_COMMA: Final = re.compile(r"[-+]?\d+,\d+")
 
 
 # ---------------------------------------------------------------- text source
