@@ -102,6 +102,40 @@ MISTAKES = {
         lambda i, t: i.sql("SELECT lenght(status) FROM orders"),
         r"no function lenght\(\) here: did you mean length\(\)\?",
     ),
+    "a column in another case": (
+        lambda i, t: i.sql("SELECT STATUS FROM orders"),
+        "no column 'STATUS'; did you mean 'status'\\? ",
+    ),
+    "a window function without a window": (
+        lambda i, t: i.sql("SELECT rank() FROM orders"),
+        r"rank\(\) needs a window",
+    ),
+    "a sum of texts": (
+        lambda i, t: i.sql("SELECT sum(status) FROM orders"),
+        r"sum\(\) takes values of other types, not String: convert them, as by CAST",
+    ),
+    "TOP": (lambda i, t: i.sql("SELECT TOP 5 id FROM orders"), "write LIMIT n at the end"),
+    "two statements": (lambda i, t: i.sql("SELECT 1; SELECT 2"), "one statement at a time"),
+    "a column of two tables": (
+        lambda i, t: i.sql("SELECT status FROM orders a JOIN orders b ON a.id = b.id"),
+        "field status. Several parts of FROM have it: .* as in a.column",
+    ),
+    "a name with a schema": (
+        lambda i, t: i.sql("SELECT * FROM lab.orders"),
+        "no table lab.orders: tables have no database or schema before their names",
+    ),
+    "a file in FROM": (
+        lambda i, t: i.sql("SELECT * FROM read_csv('x.csv')"),
+        "'read_csv' not found. A statement reads the tables of the instance, and no files",
+    ),
+    "a word of SQL as a column": (
+        lambda i, t: i.sql("SELECT user.name FROM orders"),
+        "quote a column whose name is a word of SQL",
+    ),
+    "a text and a number": (
+        lambda i, t: i.sql("SELECT status + 1 FROM orders"),
+        r"Utf8 \+ Int64 .*Convert one side, as by CAST\(column AS DOUBLE\)",
+    ),
     "a column in another part of FROM": (
         lambda i, t: i.sql("SELECT * FROM orders, unnest([id])"),
         "'id' is not known at this place: a part of FROM cannot use columns of another part",
@@ -113,6 +147,18 @@ MISTAKES = {
     "a Series of polars": (
         lambda i, t: t.ingest(pl.Series("price", [1.0])),
         r"a dict of columns, such as {'price': values}",
+    ),
+    "frames in a list": (
+        lambda i, t: t.ingest([pl.DataFrame({"id": [1]}), pl.DataFrame({"id": [2]})]),
+        r"join them, as by concat\(\)",
+    ),
+    "objects in polars": (
+        lambda i, t: t.ingest(pl.DataFrame({"id": [1], "status": [object()]})),
+        "'status' of the frame of polars has Python objects",
+    ),
+    "objects in a lazy frame": (
+        lambda i, t: t.ingest(pl.LazyFrame({"id": [1], "status": [object()]})),
+        "'status' of the frame of polars has Python objects",
     ),
     "a column of Arrow": (lambda i, t: t.ingest(pa.chunked_array([[1]])), "such as {'id': values}"),
     "a file that is not there": (lambda i, t: t.ingest("no.csv"), "relative paths begin at /"),

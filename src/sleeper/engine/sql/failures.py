@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
 from sleeper.engine.reading.session import is_read_failure
@@ -76,27 +76,64 @@ _AGGREGATE: Final = re.compile(
 
 
 _NO_FUNCTION: Final = re.compile(r"Invalid function '(?P<name>\w+)'")
+_SUBTRACTED: Final = "subtract one time from the other, as in later - earlier"
+_ADDED: Final = "add an interval, as in time + INTERVAL '1 day', or subtract one"
+_CHOSEN: Final = "use CASE WHEN condition THEN a ELSE b END"
+_EPOCH: Final = "use date_part('epoch', time)"
+_NO_JSON: Final = "texts of JSON are not read here: a part of a struct is column['part']"
+_JOINED: Final = "use string_agg(text, ',')"
+_MATCHED: Final = "use regexp_match(text, pattern)[1]"
+_QUANTILE: Final = "use percentile_cont(0.9) WITHIN GROUP (ORDER BY column)"
 _ELSEWHERE: Final = {
-    "strftime": "use to_char(time, '%Y-%m-%d')",
-    "strptime": "use to_timestamp(text, '%Y-%m-%d %H:%M:%S')",
-    "datediff": "subtract one time from the other, as in later - earlier",
-    "group_concat": "use string_agg(text, ',')",
-    "listagg": "use string_agg(text, ',')",
-    "year": "use date_part('year', time)",
-    "month": "use date_part('month', time)",
-    "day": "use date_part('day', time)",
-    "hour": "use date_part('hour', time)",
+    **{
+        part: f"use date_part('{part}', time)"
+        for part in ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+    },
+    **dict.fromkeys(("dayofweek", "weekday", "dow"), "use date_part('dow', time)"),
+    **dict.fromkeys(("dayofyear", "doy"), "use date_part('doy', time)"),
+    **dict.fromkeys(("epoch", "unix_timestamp"), _EPOCH),
+    **dict.fromkeys(("datediff", "date_diff", "age", "timestampdiff"), _SUBTRACTED),
+    **dict.fromkeys(("dateadd", "date_add", "adddate", "date_sub", "timestampadd"), _ADDED),
+    **dict.fromkeys(("getdate", "sysdate"), "use now()"),
+    "curdate": "use current_date",
     "date": "use CAST(time AS DATE)",
-    "getdate": "use now()",
+    "strftime": "use to_char(time, '%Y-%m-%d')",
+    **dict.fromkeys(("strptime", "str_to_date"), "use to_timestamp(text, '%Y-%m-%d %H:%M:%S')"),
+    **dict.fromkeys(("group_concat", "listagg"), _JOINED),
     "len": "use length(text)",
     "charindex": "use strpos(text, part)",
+    **dict.fromkeys(("regexp_extract", "regexp_substr"), _MATCHED),
+    **dict.fromkeys(("str", "string", "to_string"), "use CAST(column AS VARCHAR)"),
+    **dict.fromkeys(("int", "integer", "to_int"), "use CAST(column AS BIGINT)"),
+    **dict.fromkeys(("float", "double", "to_number"), "use CAST(column AS DOUBLE)"),
     "collect_list": "use array_agg(column)",
-    "regexp_extract": "use regexp_match(text, pattern)[1]",
-    "count_if": "use count(*) FILTER (WHERE condition)",
-    "if": "use CASE WHEN condition THEN a ELSE b END",
-    "iff": "use CASE WHEN condition THEN a ELSE b END",
+    "explode": "use unnest(list)",
+    **dict.fromkeys(("size", "array_size"), "use cardinality(list)"),
+    **dict.fromkeys(("count_if", "countif"), "use count(*) FILTER (WHERE condition)"),
+    **dict.fromkeys(("if", "iff"), _CHOSEN),
+    "isnull": "write column IS NULL, or coalesce(column, other)",
+    "first": "use first_value(column ORDER BY other)",
+    "last": "use last_value(column ORDER BY other)",
+    **dict.fromkeys(("max_by", "arg_max"), "use first_value(column ORDER BY other DESC)"),
+    **dict.fromkeys(("min_by", "arg_min"), "use first_value(column ORDER BY other)"),
+    "mode": "group by the column, and order the groups by count(*) DESC",
+    **dict.fromkeys(("quantile", "percentile", "quantile_cont"), _QUANTILE),
+    "variance": "use var(column)",
+    **dict.fromkeys(("std", "stdev"), "use stddev(column)"),
+    **dict.fromkeys(
+        ("json_extract", "json_value", "get_json_object", "json_extract_string"), _NO_JSON
+    ),
 }
 """Functions of other engines, whose names are like others that do something else."""
+_WINDOWS: Final = frozenset(
+    ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead")
+)
+"""Functions that DataFusion knows with OVER alone, and offers others for without it."""
+_NEAR: Final = 0.75
+_WHICH: Final = (
+    "the functions are those of DataFusion, "
+    "https://datafusion.apache.org/user-guide/sql/scalar_functions.html"
+)
 
 _TIMES: Final = {
     "Date": "a date, such as DATE '2026-01-31'",
@@ -128,11 +165,21 @@ _SEVERAL_LISTS: Final = (
     "coalesce, nvl, nvl2, now, current_date and arrow_cast are not known: use CASE and CAST, or "
     "one list"
 )
+_DOT: Final = (
+    "a part of a struct is column['part']; quote a column whose name is a word of SQL, as in "
+    "\"user\"['part']"
+)
+_UNFIT: Final = re.compile(r"Function '(\w+)' failed to match any signature")
+_RECEIVED: Final = re.compile(r"requires \w+, but received (\w+)")
+_NO_TABLE: Final = re.compile(r"table '(?:datafusion|sleeper)\.([^']+)' not found")
 _KNOWN: Final = (
     (_AGGREGATE, _OF_MANY_ROWS),
     (re.compile(_NUL_IN_NAME), _NAMED_BY_NUL),
     (re.compile(re.escape(NOT_FINITE)), NOT_FINITE),
     (_ONLY_REWRITTEN, _SEVERAL_LISTS),
+    (re.compile(r"not implemented: TOP\b"), "write LIMIT n at the end in place of TOP n"),
+    (re.compile("only supports a single SQL statement"), "give one statement at a time"),
+    (re.compile("Dot access not supported"), _DOT),
 )
 """What DataFusion says, and what to say in its place."""
 
@@ -145,7 +192,23 @@ def _reason(text: str, columns: Sequence[str], what: str) -> str:
     called = _NO_FUNCTION.search(text)
     if called:
         name = called["name"].lower()
-        return f"there is no function {name}() here: {_ELSEWHERE.get(name) or _similar(text)}"
+        if name in _WINDOWS:
+            return f"{name}() needs a window: write {name}(...) OVER (ORDER BY column)"
+        instead = _ELSEWHERE.get(name) or _similar(name, text)
+        return f"there is no function {name}() here: {instead}"
+    unfit = _UNFIT.search(text)
+    if unfit and (kinds := set(_RECEIVED.findall(text))):
+        return (
+            f"{unfit[1]}() takes values of other types, not {' and '.join(sorted(kinds))}: convert "
+            "them, as by CAST(column AS DOUBLE), or by try_cast, which is null where a value does "
+            "not fit"
+        )
+    absent = _NO_TABLE.search(text)
+    if absent:
+        return (
+            f"no table {absent[1]}: tables have no database or schema before their names here; a "
+            f'name that has a dot is in double quotes, as "{absent[1]}"'
+        )
     missing = _NO_FIELD.search(text)
     if missing:
         name = missing["name"].rpartition(".")[2].strip('"') if columns else missing["name"]
@@ -169,6 +232,15 @@ def _advice(text: str, columns: Sequence[str], what: str) -> str:
         return f".{quoting}"
     if "ParserError(" in text and what.startswith("where="):
         return ". A condition is what stands after WHERE in SQL, such as n > 1 AND name = 'a'"
+    if "Ambiguous reference" in text:
+        return ". Several parts of FROM have it: write which one is meant, as in a.column"
+    if "Cannot coerce arithmetic" in text:
+        return ". Convert one side, as by CAST(column AS DOUBLE); texts are joined by ||"
+    if "table function" in text and "not found" in text:
+        return (
+            ". A statement reads the tables of the instance, and no files: ingest them first "
+            "(`sleeper ingest`)"
+        )
     if "Cast error: Cannot cast string" in text:
         return (
             ". Compare a column with values of its type: text is in single "
@@ -177,10 +249,14 @@ def _advice(text: str, columns: Sequence[str], what: str) -> str:
     return ""
 
 
-def _similar(text: str) -> str:
-    """Return what DataFusion says of similar functions."""
+def _similar(name: str, text: str) -> str:
+    """Return the function that DataFusion offers, if its name is similar, or where they are listed.
+
+    DataFusion always offers one, whatever it does.
+    """
     found = re.search(r"Did you mean '(\w+)'", text)
-    return f"did you mean {found[1]}()?" if found else "the functions are those of DataFusion"
+    near = found is not None and SequenceMatcher(None, name, found[1]).ratio() >= _NEAR
+    return f"did you mean {found[1]}()?" if found is not None and near else _WHICH
 
 
 def no_such_column(name: str, columns: Sequence[str], what: str = "") -> str:
@@ -199,7 +275,7 @@ def no_such_column(name: str, columns: Sequence[str], what: str = "") -> str:
     if f'"{name}"' in what:
         return (
             f"no column {name!r}: names are in double quotes, and a text is in single ones: "
-            f"write '{name}' for the text. {_columns_like(name, columns)}"
+            f"write '{name}' for the text. If it is meant as a name: {_columns_like(name, columns)}"
         )
     return (
         f"no column {name!r}; {_columns_like(name, columns)} Names are case-sensitive, and text is "
@@ -211,6 +287,8 @@ def _columns_like(name: str, columns: Sequence[str]) -> str:
     """Return the columns whose names are similar, or those that there are, and how to quote."""
     plain = {column.casefold(): column for column in columns}
     near = [plain[each] for each in get_close_matches(name.casefold(), plain, n=3)]
+    if name.casefold() in plain:
+        near = near[:1]
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?{_quoting(near)}"
     return f"there are {', '.join(columns[:20])}.{_quoting(columns)}"

@@ -36,6 +36,12 @@ def test_a_panic_is_an_error_of_the_statement_that_says_what_to_do(error):
         ("LEN", "ln", r"no function len\(\) here: use length\(text\)"),
         ("date", "tan", r"use CAST\(time AS DATE\)"),
         ("lenght", "length", r"no function lenght\(\) here: did you mean length\(\)\?"),
+        ("first", "digest", r"use first_value\(column ORDER BY other\)"),
+        ("dayofweek", "decode", r"use date_part\('dow', time\)"),
+        ("std", "sin", r"use stddev\(column\)"),
+        ("isnull", "ifnull", r"write column IS NULL, or coalesce"),
+        ("row_number", "power", r"row_number\(\) needs a window: .* OVER \(ORDER BY column\)"),
+        ("pivot", "right", r"no function pivot\(\) here: the functions are those of DataFusion"),
     ],
 )
 def test_a_function_of_other_databases_is_answered_with_what_does_the_same(name, near, words):
