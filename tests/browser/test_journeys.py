@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pyarrow.csv as pc
 import pytest
 from axe_core_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
+import sleeper
 from sleeper.instance.instance import new_secret
 from sleeper.interfaces.rest.tokens import Role, TokenFile
 from tests.browser.chromium import require_chromium
@@ -96,6 +98,23 @@ def test_every_page_is_accessible_and_fits_its_window(window, shared, path):
     serious = [each for each in found if each["impact"] in ("serious", "critical")]
     assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
     assert sideways(window) <= 0
+
+
+def test_words_beside_a_long_type_stay_whole(window):
+    """Given a struct of many parts, then the role of its field is on one line at each width."""
+    kind = pa.struct([(f"a_long_name_{n}", pa.string()) for n in range(6)])
+    opened = sleeper.connect("memory://")
+    opened.create_table("t", pa.schema([("id", pa.int64()), ("user", kind)]), row_keys=["id"])
+
+    with served(opened) as url:
+        window.goto(f"{url}/page/tables/t")
+        role = window.get_by_role("cell", name="value", exact=True)
+        lines = role.evaluate(
+            "cell => { const all = document.createRange(); all.selectNodeContents(cell); "
+            "return all.getClientRects().length; }"
+        )
+
+    assert lines == 1
 
 
 def test_somebody_looks_at_an_instance_and_finds_a_key(window, shared, tmp_path):

@@ -586,6 +586,20 @@ def test_the_first_rows_are_shown_before_anything_is_asked(client, instance, tab
         assert size_text(size) in Page(page).words
 
 
+def test_rows_that_csv_has_no_form_for_are_offered_in_others(client, instance):
+    """Given a table with a struct, then no link leads to a file that cannot be made."""
+    kind = pa.struct([("city", pa.string())])
+    schema = pa.schema([("id", pa.int64()), ("home", kind)])
+    made = instance.create_table("nested", schema, row_keys=["id"])
+    made.ingest([{"id": 1, "home": {"city": "Bern"}}])
+
+    every = client.get(f"{in_page('nested')}/rows").text
+    keys = client.get(f"{in_page('nested')}/rows?by=sql&ask=1&sql=SELECT+id+FROM+nested").text
+
+    assert [form in every for form in ("rows.csv?", "rows.parquet?")] == [False, True]
+    assert [form in keys for form in ("rows.csv?", "rows.parquet?")] == [True, True]
+
+
 def test_charts_are_drawn_where_there_is_something_to_compare(client, instance):
     """Given a new table of one leaf and one transaction with rows, no page of it has a chart of one
     bar; after two more ingests its history has one.

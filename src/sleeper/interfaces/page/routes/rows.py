@@ -69,15 +69,21 @@ def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[
         raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such kind of question")
     most = limit if limit in _LIMITS else _LIMITS[0]
     asked = "ask" in given
-    grid, caption, failure, status = Markup(), "", "", 200
+    grid, caption, failure, status, is_nested = Markup(), "", "", 200, False
     try:
         ask = _QUESTIONS[by] if asked else _all_rows
-        grid, caption = grid_of(ask(visit, opened, given, most + 1), most)
+        rows = ask(visit, opened, given, most + 1)
+        is_nested = any(pa.types.is_nested(each.type) for each in rows.schema)
+        grid, caption = grid_of(rows, most)
     except SleeperError as error:
         failure, status = str(error), problem_of(error).status
     values = {key: text for key, text in given.items() if key not in ("ask", "done")}
     answered = given if asked else {"by": "all"}
-    links = [(each, _address(opened.name, f"rows.{each}", answered)) for each in get_args(Format)]
+    links = [
+        (each, _address(opened.name, f"rows.{each}", answered))
+        for each in get_args(Format)
+        if each != "csv" or not is_nested  # CSV has no form for lists, maps and structs
+    ]
     return visit.page(
         "rows.html",
         status=status,
