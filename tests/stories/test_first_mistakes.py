@@ -11,7 +11,13 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.errors import BadRequest, QueryInvalid, SleeperError
+from sleeper.errors import (
+    BadRequest,
+    InstanceNotFound,
+    QueryInvalid,
+    SleeperError,
+    StorageFailed,
+)
 from sleeper.interfaces.rest.app import make_app
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
@@ -299,6 +305,10 @@ def test_times_are_compared_with_times(instance, table, condition, rows):
         (("list",), "Did you mean 'sleeper table list'?"),
         (("describe", "orders"), "Did you mean 'sleeper table show'?"),
         (("load", "orders", "a.csv"), "Did you mean 'sleeper ingest'?"),
+        (("count", "orders"), "Did you mean 'sleeper query TABLE --count'?"),
+        (("alter", "orders"), "Did you mean 'sleeper table alter'?"),
+        (("table", "split", "orders"), "Did you mean 'sleeper split'?"),
+        (("query", "orders", "--output", "x.xlsx"), "or a name that ends in .parquet, .csv"),
         (("query", "orders", "7"), "7 is not an option: a row key is --key FIELD=7"),
         (("query", "orders", "7", "x"), "--key FIELD=7 x"),
     ],
@@ -309,6 +319,51 @@ def test_the_command_line_says_what_was_meant(instance, typed, words):
 
     assert result.exit_code == 2
     assert words in " ".join(result.output.split())
+
+
+def test_rows_go_to_a_file_of_json_lines_by_any_of_its_names(instance, tmp_path):
+    """An ingest knows them too."""
+    for ending in ("json", "jsonl", "ndjson"):
+        path = tmp_path / f"rows.{ending}"
+        result = command(
+            *("query", "orders", "--columns", "id,status", "--output", str(path)),
+            *("--instance", instance.url),
+        )
+
+        assert result.exit_code == 0, result.output
+        assert path.read_text() == '{"id":7,"status":"F"}\n'
+
+
+def test_a_key_of_text_is_told_in_words_of_the_table(instance):
+    """And not in those of Python's int()."""
+    for text in ("abc", "7.0"):
+        result = command("query", "orders", "--key", f"id={text}", "--instance", instance.url)
+
+        assert result.exit_code == 1
+        assert f"'{text}' is not a value for key field 'id'" in result.output
+        assert "of LongType: it must be an integer of 64 bits" in result.output
+
+
+def test_properties_alone_are_not_a_change_of_columns(instance, table):
+    """The message says how they are set."""
+    with pytest.raises(BadRequest, match=r"properties alone are set by set_properties\(\)"):
+        table.alter(properties={"sleeper.table.gc.delay.minutes": "5"})
+
+
+def test_a_server_is_asked_as_a_table_is(instance):
+    """Given mistakes of a client, then each is told as here, with what to do."""
+    with running_server(make_app(instance)) as url, sleeper.connect(url, token="unused") as remote:
+        with pytest.raises(QueryInvalid, match=r"no argument 'id': .* key=\{'id': 7\}"):
+            remote["orders"].query(id=7)
+        with pytest.raises(BadRequest, match="token must be a text, not a int"):
+            sleeper.connect(url, token=5)
+        with pytest.raises(BadRequest, match=rf"connect\('{url}', token=...\)"):
+            sleeper.connect(f"{url}/page", token="unused")
+        host = url.removeprefix("http://")
+        with pytest.raises(InstanceNotFound, match=f"for a server, give http://{host} or https"):
+            sleeper.connect(host)
+        with pytest.raises(StorageFailed, match=f"without TLS there: give {url}$"):
+            sleeper.connect(f"https://{host}", token="unused").tables()
 
 
 @pytest.mark.parametrize("where", ["s3://b/\ud800", "s3://\ud800/x", "/tmp/\ud800"])

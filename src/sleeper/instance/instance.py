@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import pwd
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -139,10 +140,17 @@ def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = F
     if values is None:
         raise InstanceNotFound(
             f"no Sleeper instance at {place.url}; create one by `sleeper init {place.url}` "
-            f"or connect({place.url!r}, create=True)"
+            f"or connect({place.url!r}, create=True){_or_a_server(place.url)}"
         )
     log_mistakes(values, place.url)
     return _opened(place, values, allow_functions, begun)
+
+
+def _or_a_server(url: str) -> str:
+    """Return what to give where a folder's name looks as host and port do."""
+    name = url.rpartition("/")[2]
+    is_host = re.fullmatch(r"[A-Za-z0-9.-]+:\d{1,5}", name) is not None
+    return f"; for a server, give http://{name} or https://{name}" if is_host else ""
 
 
 def _opened(

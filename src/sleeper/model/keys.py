@@ -120,9 +120,16 @@ def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) ->
     except (ValueError, OverflowError) as error:  # also binascii.Error
         raise QueryInvalid(
             f"{shown_value(text)} is not a value for key field {field.name!r} of {kind.value}: "
-            f"{error!s:.{_SHOWN_MAX}}"
+            f"{_why_not(error, kind)}"
         ) from None
     return checked_value(field, value)
+
+
+def _why_not(error: Exception, kind: Primitive) -> str:
+    """Return why a text is no value, without what Python says of its own functions."""
+    if str(error).startswith("invalid literal for int()"):
+        return f"it must be {TYPE_TRAITS[kind].wanted}"
+    return f"{error!s:.{_SHOWN_MAX}}"
 
 
 def value_to_text(kind: Primitive, value: Any, *, base64_encoded: bool = False) -> str:

@@ -93,7 +93,10 @@ def asked_change(
         add=tuple(_with_default(each, defaults) for each in fields),
     )
     if change.is_empty:
-        raise BadRequest("alter needs something to add, drop, rename, widen or make nullable")
+        raise BadRequest(
+            "alter needs something to add, drop, rename, widen or make nullable; properties alone "
+            "are set by set_properties() (`sleeper table set`)"
+        )
     return change
 
 

@@ -66,7 +66,12 @@ _ELSEWHERE = {
     **dict.fromkeys(("drop", "rm", "remove"), "table delete"),
     **dict.fromkeys(("load", "insert", "import", "put", "copy"), "ingest"),
     **dict.fromkeys(("select", "execute"), "sql"),
-    **dict.fromkeys(("get", "find", "scan", "cat"), "query"),
+    **dict.fromkeys(("get", "find", "scan", "cat", "head"), "query"),
+    "count": "query TABLE --count",
+    "alter": "table alter",
+    "set": "table set",
+    "rename": "table rename",
+    "upgrade": "table upgrade",
     **dict.fromkeys(("vacuum", "optimize"), "compact"),
 }
 """The commands for what others, and tools like this one, are called by."""

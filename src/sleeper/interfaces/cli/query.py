@@ -352,15 +352,22 @@ def chosen_format(
             "--format table is for the terminal: choose another --format for --output"
         )
     ending = Path(output).suffix.lstrip(".")
-    by_name = next((known for known in FORMATS if known == ending), None)
+    by_name = next((known for known in FORMATS if known == _JSON_LINES.get(ending, ending)), None)
     if as_json and by_name not in (None, "json"):
         raise click.UsageError(
             f"--json and {output!r} contradict each other: leave out --json, or name a .json file"
         )
     chosen = "json" if as_json else form or by_name
     if chosen is None:
-        raise click.UsageError(f"{output!r} does not end with a known format: give --format")
+        raise click.UsageError(
+            f"{output!r} does not end with a known format: give --format, or a name that ends in "
+            f"{', '.join(f'.{known}' for known in FORMATS)}"
+        )
     return chosen
+
+
+_JSON_LINES = {"jsonl": "json", "ndjson": "json"}
+"""Other endings of files of JSON lines; an ingest knows them too."""
 
 
 def _show(

@@ -51,8 +51,21 @@ class _TableCommands(click.Group):
         """Return a command by its name, or by one that it has in another program."""
         return super().get_command(ctx, _OTHER_NAMES.get(cmd_name, cmd_name))
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed, or say which one of all tables it is."""
+        if args[0] in _NOT_OF_TABLES:
+            raise click.UsageError(
+                f"No such command {args[0]!r}. Did you mean 'sleeper {args[0]}'?", ctx
+            )
+        return super().resolve_command(ctx, args)
+
 
 _OTHER_NAMES = {"create": "add", "drop": "delete", "describe": "show"}
+_NOT_OF_TABLES = frozenset(
+    ("query", "ingest", "sql", "history", "split", "merge", "compact", "gc", "verify", "export")
+)
 
 
 @click.group(cls=_TableCommands)

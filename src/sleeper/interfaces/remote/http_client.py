@@ -143,6 +143,8 @@ def unreachable(url: str, error: Exception) -> StorageFailed:
             ". Set SSL_CERT_FILE to a file with the certificate of the authority that issued the "
             "server's, or with the server's own"
         )
+    if "WRONG_VERSION_NUMBER" in reason:
+        advice = f". It may speak HTTP without TLS there: give http{url.removeprefix('https')}"
     return StorageFailed(f"the server {url} did not answer: {reason}{advice}")
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from sleeper.engine.inputs.data_schema import schema_of
 from sleeper.engine.rows import Rows
-from sleeper.errors import QueryInvalid, SplitPointsInvalid, UrlInvalid
+from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid, UrlInvalid
 from sleeper.instance.instance import Instance, environment_token, input_store
 from sleeper.interfaces.remote.http_client import HttpClient
 from sleeper.interfaces.remote.remote_jobs import RemoteJobs
@@ -46,8 +46,10 @@ def open_remote(url: str, token: str | None) -> RemoteInstance:
     if is_wrong or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise UrlInvalid(
             f"a server is https://host:port, without a path, user or query; the token is given "
-            f"apart: connect('{parts.scheme}://{parts.hostname}', token=...)"
+            f"apart: connect('{parts.scheme}://{parts.netloc.rpartition('@')[2]}', token=...)"
         )
+    if token is not None and not isinstance(token, str):
+        raise BadRequest(f"token must be a text, not a {type(token).__name__}")
     return RemoteInstance(f"{parts.scheme}://{parts.netloc}", token or environment_token())
 
 

@@ -52,6 +52,7 @@ from sleeper.model.queries import (
     checked_limit,
     checked_max_age,
     key_values,
+    unknown_arguments,
 )
 from sleeper.model.schema import Field, Schema, type_to_json
 from sleeper.model.tables import SCHEMA
@@ -68,6 +69,7 @@ from sleeper.tables.table import Table
 # Turns the arguments of `Table.query` into the body of a request, checked as `Table` does.
 
 
+_ASKED_BY: Final = frozenset(("keys", "range", "regions", "prefix", "where", "as_of"))
 _PART_BYTES: Final = 900 << 10
 """Keys or regions of one question, as JSON: less than the least that a server may allow."""
 
@@ -334,6 +336,8 @@ class RemoteTable(WholeTable):
         **asked: Any,
     ) -> Rows:
         """Read rows, as `Table.query`; they come from the server while they are read."""
+        if unknown := {name: value for name, value in asked.items() if name not in _ASKED_BY}:
+            raise unknown_arguments(self.schema, unknown)
         asked["key"] = key
         if not isinstance(ordered, bool):
             raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
