@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.errors import JobNotFound, QueryInvalid
+from sleeper.errors import BadRequest, JobNotFound, QueryInvalid
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.workers.serve.job_services import Timers, timers_of
@@ -53,6 +53,33 @@ def test_a_key_and_fewer_columns(instance):
     assert pq.read_table(location).to_pylist() == [{"id": "0005"}]
 
 
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        (["0004", "0002", "0004", "none"], [2, 4]),
+        (iter(["0003"]), [3]),
+        (pa.array(["0005", "0001"]), [1, 5]),
+        ([], []),
+    ],
+    ids=["list", "iterator", "array", "none"],
+)
+def test_many_keys(instance, keys, wanted):
+    """Given whole keys in any form, then the row of each that there is is written once (QRY-8)."""
+    query_id = instance.jobs.submit_query("numbers", keys=keys)
+
+    work(instance, "query")
+
+    assert instance.jobs.query_rows(query_id).to_arrow()["n"].to_pylist() == wanted
+
+
+def test_keys_that_no_message_holds_are_refused(instance):
+    """Given more keys than a message may have, then the reason says so and nothing is sent."""
+    with pytest.raises(BadRequest, match="Split it into several"):
+        instance.jobs.submit_query("numbers", keys=[f"{n:05}" for n in range(5_000)])
+
+    assert list(instance.jobs.queries()) == []
+
+
 def test_a_prefix_and_what_contradicts(instance):
     """Given how keys begin, then their rows are written; what contradicts is refused at once."""
     query_id = instance.jobs.submit_query("numbers", prefix={"id": "000"}, columns=["n"])
@@ -61,7 +88,13 @@ def test_a_prefix_and_what_contradicts(instance):
 
     (location,) = instance.jobs.query(query_id).locations
     assert pq.read_table(location).num_rows == 5
-    for asked in ({"prefix": {"n": "1"}}, {"key": "0001", "range": {"id": ("a", "b")}}):
+    for asked in (
+        {"prefix": {"n": "1"}},
+        {"keys": ["0001"], "prefix": {"id": "0"}},
+        {"keys": "0001"},
+        {"keys": [None]},
+        {"key": "0001", "range": {"id": ("a", "b")}},
+    ):
         with pytest.raises(QueryInvalid):
             instance.jobs.submit_query("numbers", **asked)
 

@@ -43,9 +43,10 @@ from sleeper.model.formats.query_json import (
 )
 from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, JobKind, QueueName
 from sleeper.model.jobs.messages import NewMessage
-from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_by, asked_regions
+from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction
+from sleeper.tables.query import regions_asked_for
 from sleeper.tables.table import Table
 
 
@@ -175,17 +176,19 @@ def submit_query(
     table: str,
     *,
     key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     query_id: str | None = None,
 ) -> str:
-    """Ask for rows by key, range or prefix, which a worker writes to a file; return the query's id.
+    """Ask for rows of a table, which a worker writes to a file; return the query's id.
 
     Args:
         table: The table's name.
-        key, range, regions, prefix: As for `Table.query`; all rows without.
+        key, keys, range, regions, prefix: As for `Table.query`; all rows without. They become
+            regions of one message: some thousand of them, by the length of their values.
         columns: Value fields to return; keys come along.
         query_id: Names the query and its file, for one table; where it is None or blank, one is
             made.
@@ -193,15 +196,24 @@ def submit_query(
     Raises:
         QueryInvalid: a field, value, range or column does not fit the schema, or the id was used
             for a query of another table.
+        BadRequest: the keys or regions are too many for a message.
         TableNotFound: there is no such table.
         StorageFailed: the queue cannot be reached.
 
     Source: rule QRY-8.
     """
     table_id = self.table_id(table_text(table))
-    schema = self.tables.table(table_id).schema
-    asked_by(key=key, keys=NOT_GIVEN, range=range, regions=regions, prefix=prefix)
-    wanted = asked_regions(schema, range, regions, key=key, prefix=prefix)
+    opened = self.tables.table(table_id)
+    schema = opened.schema
+    wanted = regions_asked_for(
+        schema,
+        opened.arrow_schema,
+        key=key,
+        keys=keys,
+        range=range,
+        regions=regions,
+        prefix=prefix,
+    )
     query = QueryMessage(
         query_id=given_job_id(query_id) or self.new_id(),
         table_name=table,

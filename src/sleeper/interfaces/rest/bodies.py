@@ -303,18 +303,15 @@ class IngestJobBody(SubmittedFilesBody):
     kind: Literal["ingest", "bulk-import"] = "ingest"
 
 
-class QueryJobBody(Body):
-    """Rows that a worker is to write to a file: by one of key, range and regions; else all."""
+class QueryJobBody(RowsByKey):
+    """Rows that a worker is to write to a file: by their keys; all rows without."""
 
-    key: Annotated[Any, Field(description="As of a query.", examples=["N14228"])] = None
-    range: Annotated[
-        Any, Field(description="As of a query.", examples=[{"tailnum": ["N1", "N2"]}])
+    keys: Annotated[
+        list[Any] | None,
+        Field(max_length=10_000, description="A list of complete row keys.", examples=[["N1"]]),
     ] = None
-    regions: Annotated[list[Any] | None, Field(max_length=10_000, description="As of a query.")] = (
-        None
-    )
-    prefix: Annotated[
-        dict[str, Any] | None, Field(description="As of a query.", examples=[{"tailnum": "N1"}])
+    regions: Annotated[
+        list[Any] | None, Field(max_length=10_000, description="A list of such objects.")
     ] = None
     columns: Annotated[
         list[str] | None,

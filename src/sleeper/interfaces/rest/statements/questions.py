@@ -21,7 +21,6 @@ from sleeper.interfaces.rest.bodies import (
     Body,
     Deletion,
     Query,
-    QueryJobBody,
     Question,
     RowsByKey,
     SqlBody,
@@ -142,7 +141,7 @@ def _plan(text: str) -> Answer:
     return Answer(media_type=_JSON, body=json_text({"plan": text}))
 
 
-def asked_of(schema: Schema, body: RowsByKey | QueryJobBody) -> dict[str, Any]:
+def asked_of(schema: Schema, body: RowsByKey) -> dict[str, Any]:
     """Return the arguments for `Table.query`: those that the body has, null included.
 
     Raises:
