@@ -25,6 +25,7 @@ SCHEMA = pa.schema(
         ("took", pa.duration("us")),
     ]
 )
+DAY = dt.date(2026, 1, 1)
 ROWS = [
     {
         "name": f"n{i}",
@@ -63,6 +64,12 @@ def jobs(url):
         ({"key": "n1"}, ROWS[1:2]),
         ({"key": ("n1", dt.date(2026, 1, 2))}, ROWS[1:2]),
         ({"key": {"day": dt.date(2026, 1, 3)}}, ROWS[2:3]),
+        (
+            {"keys": [("n3", dt.date(2026, 1, 4)), ("n1", dt.date(2026, 1, 2)), ("n1", DAY)]},
+            [ROWS[1], ROWS[3]],
+        ),
+        ({"keys": [{"name": "n0", "day": DAY}] * 2}, ROWS[:1]),
+        ({"keys": []}, []),
         ({"range": {"name": ("n1", "n3")}}, ROWS[1:3]),
         ({"regions": [{"name": ("n0", "n1")}, {"name": ("n4", None)}]}, [ROWS[0], ROWS[4]]),
         ({"prefix": {"name": "n"}}, ROWS),
@@ -179,7 +186,14 @@ def test_rows_that_are_not_there_are_told(instance, jobs):
 
 def test_mistakes_are_refused_before_anything_is_sent(instance, url, jobs):
     """By the client where it knows, else by the server."""
-    for asked in ({"key": 5}, {"range": {"n": (1, 2)}}, {"columns": ["no"]}, {"columns": "n"}):
+    for asked in (
+        {"key": 5},
+        {"keys": ["n1"]},
+        {"keys": [("n1", DAY)], "prefix": {"name": "n"}},
+        {"range": {"n": (1, 2)}},
+        {"columns": ["no"]},
+        {"columns": "n"},
+    ):
         with pytest.raises(BadRequest):
             jobs.submit_query("t/ü", **asked)
     with pytest.raises(TableNotFound):
@@ -191,5 +205,8 @@ def test_mistakes_are_refused_before_anything_is_sent(instance, url, jobs):
     regions = [{"name": [f"n{i}", f"n{i}x"]} for i in range(10_001)]
     where = f"{url}/sleeper/tables/t%2F%C3%BC/queries"
     assert httpx.post(where, json={"regions": regions}).status_code == 400
+    keys = [[f"n{i}", "2026-01-01"] for i in range(10_001)]
+    assert httpx.post(where, json={"keys": keys}).status_code == 400
+    assert httpx.post(where, json={"keys": None}).status_code == 400
     assert httpx.post(where, json={"where": "n = 1"}).status_code == 400
     assert [*instance.jobs.queries()] == []

@@ -240,15 +240,24 @@ def queries(
     return (status for status in statuses if wanted is None or status.state is wanted)
 
 
-def tasks(self: JobsHandle, kind: JobKind | str | None = None) -> Iterator[TaskStatus]:
+def tasks(
+    self: JobsHandle, kind: JobKind | str | None = None, *, unfinished: bool = False
+) -> Iterator[TaskStatus]:
     """Yield worker processes that ran jobs, the newest first.
+
+    Args:
+        kind: What their jobs do; None for all kinds.
+        unfinished: Only those that have not said that they ended.
 
     Raises:
         BadRequest: there is no such kind.
         StorageFailed: the tracker cannot be reached.
+
+    Source: rule TRK-6.
     """
     wanted = None if kind is None else job_kind(kind)
-    return map(task_status, self.stores.tracker.tasks(wanted))
+    found = map(task_status, self.stores.tracker.tasks(wanted))
+    return (task for task in found if not (unfinished and task.is_finished))
 
 
 def wait(

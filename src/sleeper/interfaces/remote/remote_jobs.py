@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Never
+from typing import Any, Final, Never
 from urllib.parse import quote
 
 from sleeper.engine.rows import Rows
 from sleeper.errors import BadRequest
-from sleeper.interfaces.remote.http_client import HttpClient, result_of
+from sleeper.interfaces.remote.http_client import HttpClient, Result, result_of
 from sleeper.interfaces.remote.remote_table import (
     RemoteTable,
     answered_rows,
     path_of_table,
     question,
 )
-from sleeper.jobs.arguments import answer_kind, checked_columns, id_text, member
+from sleeper.jobs.arguments import (
+    Paths,
+    answer_kind,
+    check_times,
+    checked_columns,
+    checked_paths,
+    id_text,
+    job_kind,
+    member,
+)
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import DeadLetter, QueueDepth
 from sleeper.model.jobs.query_statuses import QueryState, QueryStatus
-from sleeper.model.jobs.statuses import JobStatus
+from sleeper.model.jobs.statuses import JobState, JobStatus
 from sleeper.model.jobs.submitted_files import RetriedFiles, SubmittedFile
+from sleeper.model.jobs.tasks import TaskStatus
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest
 
-Paths = str | Sequence[str]
+_LISTED_MAX: Final = 1_000
+"""How many a server lists at once."""
 
 
 class RemoteJobs:
-    """The jobs of an instance: submit them and follow them, by the methods of `InstanceJobs`."""
+    """The jobs of an instance: submit them and follow them, by the methods of `InstanceJobs`.
+
+    A list that has a thousand ends in BadRequest, for a server tells of no more.
+    """
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
@@ -67,13 +80,13 @@ class RemoteJobs:
         csv: CsvOptions | Mapping[str, Any] | None = None,
     ) -> None:
         """Give files to the ingest batcher."""
-        body: dict[str, Any] = {"files": _list(files), **_csv(csv)}
+        body: dict[str, Any] = {"files": [*checked_paths(files)], **_csv(csv)}
         self._client.send("POST", f"{path_of_table(table)}/batcher", body)
 
     def submitted_files(self, *, pending: bool = False) -> Iterator[SubmittedFile]:
-        """Yield the files that the batcher knows, newest first; at most 1000."""
-        found = self._client.get("/sleeper/batcher", pending=pending, limit=1000)["files"]
-        return (result_of(SubmittedFile, each) for each in found)
+        """Yield the files that the batcher knows, newest first."""
+        found = self._client.get("/sleeper/batcher", pending=pending, limit=_LISTED_MAX)
+        return _all_of(SubmittedFile, found["files"])
 
     def retry_files(self, job_ids: Sequence[str] | None = None) -> RetriedFiles:
         """Have jobs of submitted files that were rejected, or failed for good, be sent again."""
@@ -85,30 +98,43 @@ class RemoteJobs:
     ) -> JobStatus:
         """Return the status of a job."""
         path = f"/sleeper/jobs/{_segment(id_text(job_id, 'job_id'))}"
-        return result_of(JobStatus, self._client.get(path, kind=str(JobKind(kind)), table=table))
+        return result_of(JobStatus, self._client.get(path, kind=job_kind(kind), table=table))
 
     def list(
         self,
         *,
         kind: JobKind | str = JobKind.INGEST,
         table: str | None = None,
-        state: str | None = None,
+        state: JobState | str | None = None,
         unfinished: bool = False,
+        task_id: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[JobStatus]:
-        """Yield jobs, that of the newest event first; at most 1000."""
+        """Yield jobs, that of the newest event first."""
+        check_times(since=since, until=until)
         found = self._client.get(
             "/sleeper/jobs",
-            kind=str(JobKind(kind)),
+            kind=job_kind(kind),
             table=table,
-            state=None if state is None else str(state),
+            state=None if state is None else member(JobState, state, "state"),
             unfinished=unfinished,
+            task_id=task_id,
             since=None if since is None else since.isoformat(),
             until=None if until is None else until.isoformat(),
-            limit=1000,
+            limit=_LISTED_MAX,
         )
-        return (result_of(JobStatus, each) for each in found["jobs"])
+        return _all_of(JobStatus, found["jobs"])
+
+    def tasks(
+        self, kind: JobKind | str | None = None, *, unfinished: bool = False
+    ) -> Iterator[TaskStatus]:
+        """Yield worker processes that ran jobs, the newest first."""
+        wanted = None if kind is None else job_kind(kind)
+        found = self._client.get(
+            "/sleeper/tasks", kind=wanted, unfinished=unfinished, limit=_LISTED_MAX
+        )
+        return _all_of(TaskStatus, found["tasks"])
 
     def wait(
         self,
@@ -129,6 +155,7 @@ class RemoteJobs:
         table: str,
         *,
         key: object = NOT_GIVEN,
+        keys: Any = NOT_GIVEN,
         range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
         regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
         prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
@@ -137,7 +164,7 @@ class RemoteJobs:
     ) -> str:
         """Ask for rows, which a worker writes to a file; return the query's id."""
         schema = RemoteTable(self._client, table).schema
-        body = question(schema, key=key, range=range, regions=regions, prefix=prefix)
+        body = question(schema, key=key, keys=keys, range=range, regions=regions, prefix=prefix)
         body["query_id"] = query_id
         if (wanted := checked_columns(columns)) is not None:
             body["columns"] = [*wanted]
@@ -164,12 +191,15 @@ class RemoteJobs:
         table: str | None = None,
         state: QueryState | str | None = None,
     ) -> Iterator[QueryStatus]:
-        """Yield queries or exports, that of the newest event first; at most 1000."""
-        wanted = None if state is None else str(member(QueryState, state, "state"))
+        """Yield queries or exports, that of the newest event first."""
         found = self._client.get(
-            "/sleeper/queries", kind=answer_kind(kind), table=table, state=wanted, limit=1000
+            "/sleeper/queries",
+            kind=answer_kind(kind),
+            table=table,
+            state=None if state is None else member(QueryState, state, "state"),
+            limit=_LISTED_MAX,
         )
-        return (result_of(QueryStatus, each) for each in found["queries"])
+        return _all_of(QueryStatus, found["queries"])
 
     def query_rows(self, query_id: str, *, table: str | None = None) -> Rows:
         """Return the rows that a query wrote to its file in the instance, as a stream."""
@@ -198,7 +228,12 @@ class RemoteJobs:
         kind: str,
         csv: CsvOptions | Mapping[str, Any] | None,
     ) -> str:
-        body: dict[str, Any] = {"files": _list(files), "job_id": job_id, "kind": kind, **_csv(csv)}
+        body: dict[str, Any] = {
+            "files": [*checked_paths(files)],
+            "job_id": job_id,
+            "kind": kind,
+            **_csv(csv),
+        }
         return str(self._client.send("POST", f"{path_of_table(table)}/jobs", body)["job_id"])
 
     def __getattr__(self, name: str) -> Never:
@@ -210,6 +245,20 @@ class RemoteJobs:
         raise AttributeError(f"'RemoteJobs' has no attribute {name!r}")
 
 
+def _all_of(kind: type[Result], found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
+    """Yield what was listed.
+
+    Raises:
+        BadRequest: it may not be all.
+    """
+    yield from (result_of(kind, each) for each in found)
+    if len(found) >= _LISTED_MAX:
+        raise BadRequest(
+            f"a server lists {_LISTED_MAX:,} at most, and there may be more: take fewer of them, "
+            "choose by table, state or time, or open the instance itself, by its folder or bucket"
+        )
+
+
 def _path_of_query(query_id: str) -> str:
     return f"/sleeper/queries/{_segment(id_text(query_id, 'query_id'))}"
 
@@ -217,10 +266,6 @@ def _path_of_query(query_id: str) -> str:
 def _segment(text: str) -> str:
     """Return a text as a part of a path. Dots are escaped: `..` would be another path."""
     return quote(text, safe="").replace(".", "%2E")
-
-
-def _list(files: Paths) -> list[str]:
-    return [os.fspath(files)] if isinstance(files, str | os.PathLike) else [*map(os.fspath, files)]
 
 
 def _csv(csv: CsvOptions | Mapping[str, Any] | None) -> dict[str, Any]:

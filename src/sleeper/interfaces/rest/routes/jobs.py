@@ -90,13 +90,20 @@ def list_jobs(
     table: Annotated[str | None, Query(description="Those of this table alone.")] = None,
     state: JobState | None = None,
     unfinished: bool = False,
+    task_id: Annotated[str | None, Query(description="Those that this worker ran.")] = None,
     since: datetime | None = None,
     until: datetime | None = None,
     limit: LimitQuery = 100,
 ) -> Response:
     """List jobs, that of the newest event first."""
     found = served_instance(request).instance.jobs.list(
-        kind=kind, table=table, state=state, unfinished=unfinished, since=since, until=until
+        kind=kind,
+        table=table,
+        state=state,
+        unfinished=unfinished,
+        task_id=task_id,
+        since=since,
+        until=until,
     )
     return json_answer({"jobs": [*islice(found, limit)]})
 
@@ -120,7 +127,7 @@ def show_job(
     responses=answers({"query_id": "flights-of-N14228"}, 202),
 )
 def submit_query(table: str, body: QueryJobBody, request: Request) -> Response:
-    """Ask for rows by key, range or prefix, which a worker (`sleeper serve`) writes to a file."""
+    """Ask for rows by keys, ranges or prefix, which a worker (`sleeper serve`) writes to a file."""
     served = served_instance(request)
     asked = asked_of(served.table(table).schema, body)
     jobs = served.instance.jobs
@@ -183,6 +190,21 @@ def rows_of_query(
     wanted = answer_format(form, request.headers.get("accept"))
     rows = served.instance.jobs.query_rows(query_id, table=table)
     return rows_answer(rows, wanted, served.limits).response()
+
+
+@router.get("/tasks", dependencies=[READ])
+def list_tasks(
+    request: Request,
+    *,
+    kind: Annotated[JobKind | None, Query(description="Workers of these jobs alone.")] = None,
+    unfinished: Annotated[
+        bool, Query(description="true for those that have not said that they ended.")
+    ] = False,
+    limit: LimitQuery = 100,
+) -> Response:
+    """List worker processes that ran jobs, the newest first."""
+    found = served_instance(request).instance.jobs.tasks(kind, unfinished=unfinished)
+    return json_answer({"tasks": [*islice(found, limit)]})
 
 
 @router.get("/queues", dependencies=[READ])
