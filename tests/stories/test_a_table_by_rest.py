@@ -145,6 +145,28 @@ def test_others_use_it_from_python_and_by_http(shell, url):
     assert refused.value.is_known
 
 
+@pytest.mark.usefixtures("ingested")
+def test_others_have_jobs_done_and_followed(shell, url, there, tmp_path):
+    """A token to write submits what a worker of the instance runs; a token to read follows it."""
+    reads = {"SLEEPER_INSTANCE": url, "SLEEPER_TOKEN": shell.tokens["read"]}
+    with sleeper.connect(url, token=shell.tokens["write"]) as instance:
+        query_id = instance.jobs.submit_query("planes", keys=["N3", "N1", "N9"])
+        waits = shell.says("jobs", "queries", **reads)
+        shell.says("worker", "query", "--until-empty")
+        rows = instance.jobs.query_rows(query_id).to_pylist()
+    submit = ("jobs", "submit", "planes", tmp_path / "a.parquet")
+    refused, elsewhere = shell.run(*submit, **reads), shell.run(*submit, **there)
+
+    assert rows == [{"tail": "N1", "seats": 100}, {"tail": "N3", "seats": 300}]
+    assert "QUEUED" in waits
+    (told,) = json.loads(shell.says("jobs", "queries", "--json", **reads))
+    assert (told["query_id"], told["state"], told["rows"]) == (query_id, "COMPLETED", 2)
+    (worker,) = json.loads(shell.says("report", "tasks", "--json", **reads))
+    assert (worker["kind"], worker["jobs"], worker["rows_written"]) == ("query", 1, 2)
+    assert (refused.returncode, "needs the role write" in refused.stderr) == (1, True)
+    assert (elsewhere.returncode, "must be in buckets" in elsewhere.stderr) == (1, True)
+
+
 def test_a_token_that_is_removed_is_refused_at_once(shell, url):
     """The server need not be started again."""
     made = shell.token("admin")

@@ -8,6 +8,7 @@ STATUSES = ("tests/unit/model/jobs/test_statuses.py",)
 WINDOWS = ("tests/unit/model/jobs/test_time_windows.py",)
 QUERIES = ("tests/unit/model/jobs/test_query_statuses.py",)
 QUERIES_BY_REST = ("tests/stories/test_query_jobs_by_rest.py",)
+JOBS_BY_REST = ("tests/stories/test_jobs_by_rest.py",)
 
 CSV_OF_BATCHES = ("tests/stories/test_csv_options.py", "-k", "TestJobs")
 
@@ -190,6 +191,46 @@ BUGS = (
         right="_TRANSACTION: str(rows.transaction)",
         wrong='_TRANSACTION: "0"',
         tests=QUERIES_BY_REST,
+    ),
+    Bug(
+        name="keys-of-query-jobs-left-out-by-rest",
+        breaks="A client asks a worker for some keys, and is given the whole table.",
+        module="interfaces/remote/remote_jobs.py",
+        right="question(schema, key=key, keys=keys, range",
+        wrong="question(schema, key=key, range",
+        tests=QUERIES_BY_REST,
+    ),
+    Bug(
+        name="lists-of-a-server-end-in-silence",
+        breaks="Whoever lists jobs by a server misses those after the first thousand.",
+        module="interfaces/remote/remote_jobs.py",
+        right="if len(found) >= _LISTED_MAX:",
+        wrong="if len(found) > _LISTED_MAX:",
+        tests=(*JOBS_BY_REST, "-k", "in_silence"),
+    ),
+    Bug(
+        name="ended-workers-listed-as-unfinished",
+        breaks="Workers that ended are shown among those that have not.",
+        module="jobs/reports.py",
+        right="if not (unfinished and task.is_finished)",
+        wrong="if not unfinished or task.is_finished",
+        tests=(*JOBS_BY_REST, "-k", "workers_are_told"),
+    ),
+    Bug(
+        name="jobs-of-all-workers-by-rest",
+        breaks="A server lists jobs of every worker where those of one are asked for.",
+        module="interfaces/rest/routes/jobs.py",
+        right="        task_id=task_id,\n",
+        wrong="        task_id=None,\n",
+        tests=(*JOBS_BY_REST, "-k", "workers_are_told"),
+    ),
+    Bug(
+        name="paths-of-a-client-stay-relative",
+        breaks="A worker looks for the files of a client's job in its own working folder.",
+        module="interfaces/remote/remote_jobs.py",
+        right='            "files": [*checked_paths(files)],\n            "job_id"',
+        wrong='            "files": [str(each) for each in files],\n            "job_id"',
+        tests=(*JOBS_BY_REST, "-k", "waited_for_by_the_server"),
     ),
     Bug(
         name="results-of-queries-that-went-elsewhere",

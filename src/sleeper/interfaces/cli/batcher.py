@@ -6,10 +6,11 @@ from itertools import islice
 
 import click
 
-from sleeper.instance.instance import connect
+from sleeper.instance.instance import connect as open_instance
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.cli.options import csv_options, instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.interfaces.connection import connect
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.workers.kinds.batcher import batch_limits, run_batcher
@@ -137,7 +138,7 @@ def run_once(*, instance: str, as_json: bool) -> None:
     Example:
         sleeper batcher run
     """
-    with connect(instance) as opened:
+    with open_instance(instance) as opened:
         done = run_batcher(opened.jobs, opened.jobs.recorder.now())
     if as_json:
         print_json(done)

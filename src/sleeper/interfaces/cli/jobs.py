@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from sleeper.instance.instance import Instance, connect
+from sleeper.instance.instance import Instance
+from sleeper.instance.instance import connect as open_instance
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.cli.options import (
     csv_options,
@@ -23,6 +24,7 @@ from sleeper.interfaces.cli.options import (
 )
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TRY_AGAIN
+from sleeper.interfaces.connection import connect
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import ANSWERS, JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
@@ -110,7 +112,7 @@ def send(queue: str, message: Any, *, instance: str) -> None:
     """
     path = Path(message.name)
     text = message.read().decode() if message is sys.stdin.buffer else text_of(path)
-    with connect(instance) as opened:
+    with open_instance(instance) as opened:
         opened.jobs.send(queue, text)
     say(f"sent to the {queue} queue")
 

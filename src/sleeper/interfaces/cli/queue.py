@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from sleeper.instance.instance import connect
+from sleeper.instance.instance import connect as open_instance
 from sleeper.interfaces.cli.options import force_option, instance_option, json_option, one_of
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.interfaces.connection import connect
 from sleeper.model.jobs.kinds import QueueName
 
 queue_argument = click.argument("name", type=one_of(*QueueName), metavar="QUEUE")
@@ -110,9 +111,9 @@ def purge(name: str, message_ids: tuple[str, ...], *, force: bool, instance: str
     Example:
         sleeper queue purge ingest --force
     """
-    if not force:
-        which = "the dead letters named" if message_ids else "ALL dead letters"
-        click.confirm(f"delete {which} of the {name} queue permanently?", abort=True, err=True)
-    with connect(instance) as opened:
+    with open_instance(instance) as opened:
+        if not force:
+            which = "the dead letters named" if message_ids else "ALL dead letters"
+            click.confirm(f"delete {which} of the {name} queue permanently?", abort=True, err=True)
         count = opened.jobs.delete_dead_letters(name, message_ids or None)
     say(f"deleted {counted(count, 'dead letter')} of the {name} queue")

@@ -49,8 +49,8 @@ def tasks(*, kind: str | None, unfinished: bool, limit: int, instance: str, as_j
     Example:
         sleeper report tasks --unfinished
     """
-    with open_instance(instance) as opened:
-        shown = _tasks(opened, kind, limit, unfinished=unfinished)
+    with connect(instance) as opened:
+        shown = [*islice(opened.jobs.tasks(kind, unfinished=unfinished), limit)]
     if as_json:
         print_json(shown)
     else:
@@ -70,7 +70,7 @@ def dead_letters(*, limit: int, instance: str, as_json: bool) -> None:
     Example:
         sleeper report dead-letters
     """
-    with open_instance(instance) as opened:
+    with connect(instance) as opened:
         letters = _dead_letters(opened, limit)
     if as_json:
         print_json(letters)
@@ -149,14 +149,9 @@ def _jobs(opened: Instance) -> dict[str, Any]:
         return {}
     return {
         "queues": {str(name): depth for name, depth in depths.items()},
-        "tasks": _tasks(opened, None, _LIMIT, unfinished=False),
+        "tasks": [*islice(opened.jobs.tasks(), _LIMIT)],
         "dead_letters": _dead_letters(opened, _LIMIT),
     }
-
-
-def _tasks(opened: Instance, kind: str | None, limit: int, *, unfinished: bool) -> list[TaskStatus]:
-    found = (task for task in opened.jobs.tasks(kind) if not (unfinished and task.is_finished))
-    return [*islice(found, limit)]
 
 
 def _dead_letters(opened: Instance, limit: int) -> dict[str, list[DeadLetter]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Never, Self
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from sleeper.engine.inputs.data_schema import schema_of
 from sleeper.engine.rows import Rows
 from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid, UrlInvalid
 from sleeper.instance.instance import Instance, environment_token, input_store
+from sleeper.instance.pause import PauseSwitch
 from sleeper.interfaces.remote.http_client import HttpClient
 from sleeper.interfaces.remote.remote_jobs import RemoteJobs
 from sleeper.interfaces.remote.remote_table import (
@@ -157,6 +159,11 @@ class RemoteInstance:
         """The instance's jobs."""
         return RemoteJobs(self._client)
 
+    @property
+    def pause_switch(self) -> RemotePauseSwitch:
+        """Tells whether the instance is paused."""
+        return RemotePauseSwitch(self._client)
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
@@ -175,6 +182,21 @@ class RemoteInstance:
 
     def __repr__(self) -> str:
         return f"<RemoteInstance at {self.url}>"
+
+
+class RemotePauseSwitch:
+    """Whether an instance is paused, as its server tells. To pause it, open the instance itself."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    def paused_since(self) -> datetime | None:
+        """Return since when the instance is paused (aware, UTC); None when it is not."""
+        since = self._client.get("/sleeper/instance")["paused_since"]
+        return None if since is None else datetime.fromisoformat(since)
+
+    def __getattr__(self, name: str) -> Never:
+        raise not_offered(self, PauseSwitch, "the pause switch", name)
 
 
 def _split_point(schema: Schema, value: Any) -> Any:
