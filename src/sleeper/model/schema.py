@@ -429,7 +429,9 @@ def type_from_json(value: object, *, levels: int = LEVELS_MAX) -> FieldType:
             return StructType(tuple(_part_from_json(part, levels - 1) for part in parts))
         case {"DecimalType": {"precision": int() as precision, "scale": int() as scale}}:
             return DecimalType(precision, scale)
-    raise SchemaInvalid(f"Unknown type {json.dumps(value, default=repr)}")
+    plain = f"; plain types are {', '.join(Primitive._value2member_map_)}"
+    known = plain if isinstance(value, str) else ""
+    raise SchemaInvalid(f"Unknown type {json.dumps(value, default=repr)}{known}")
 
 
 def plain_kinds(kind: FieldType) -> tuple[Primitive | DecimalType, ...]:

@@ -62,6 +62,7 @@ _NEWLINE: Final = b"\n"
 _TIME: Final = pa.timestamp("s")
 """What pyarrow takes texts of JSON for that are dates or times, with a zone or without."""
 _ZONE: Final = r"[T ]\d\d.*(Z|[-+]\d\d(:?\d\d)?)$"
+_MOMENT: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
 _DATE_ALONE: Final = r"^\d{4}-\d\d-\d\d$"
 _SHOWN_SEPARATORS: Final = {"\t": "\\t"}
 
@@ -273,8 +274,6 @@ def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
         except pa.ArrowException as error:
             _refuse(path, _json_reason(str(error), ()))
     texts = pa.schema([(each.name, _times_as_text(each.type)) for each in found])
-    if texts.equals(found):
-        return found
     with _opened(path, remote) as file:
         rows = _open_json(file, texts, "infer").read_next_batch()
     return pa.schema(
@@ -291,6 +290,19 @@ def _times_as_text(kind: pa.DataType) -> pa.DataType:
     return pa.string() if kind == _TIME else kind
 
 
+def _are_moments(texts: pa.Array) -> bool:
+    """Return whether all texts are timestamps; pyarrow takes those with fractions for text."""
+    given = texts.drop_null()
+    if not len(given) or pc.match_substring_regex(given, _MOMENT).false_count:
+        return False
+    zone = "UTC" if pc.match_substring_regex(given, _ZONE).true_count else None
+    try:
+        exact_values(given, pa.timestamp("us", zone))
+    except MisfitText:  # no such day, more digits than microseconds, or zones beside none
+        return False
+    return True
+
+
 def _times_as_written(kind: pa.DataType, values: pa.Array) -> pa.DataType:
     """Return a type with dates, timestamps, or timestamps with a zone, where all texts are such.
 
@@ -301,13 +313,13 @@ def _times_as_written(kind: pa.DataType, values: pa.Array) -> pa.DataType:
     if pa.types.is_struct(kind):
         parts = zip(kind.fields, values.flatten(), strict=True)
         return pa.struct([(part.name, _times_as_written(part.type, each)) for part, each in parts])
-    if kind != _TIME:
+    if kind not in (_TIME, pa.string()) or (kind != _TIME and not _are_moments(values)):
         return kind
     if pc.match_substring_regex(values.drop_null(), _DATE_ALONE).false_count == 0:
         return pa.date32()
     zoned = pc.match_substring_regex(values.drop_null(), _ZONE)
     if not zoned.true_count:
-        return kind
+        return _TIME
     return pa.string() if zoned.false_count else pa.timestamp("us", "UTC")
 
 
