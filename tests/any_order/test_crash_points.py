@@ -197,6 +197,16 @@ DELETE_WHERE = Operation(
     lambda i: i.table("t").delete(where="k < 15 AND v <> 'b'"),
     prepare=files_on_a_split_partition,
 )
+UPSERT = Operation(
+    "upsert",
+    lambda i: i.table("t").upsert(NEW, job_id="upserted"),
+    prepare=files_on_a_split_partition,
+)
+UPSERT_FORMAT_2 = Operation(
+    "upsert-format-2",
+    lambda i: i.table("t").upsert(NEW, job_id="upserted"),
+    prepare=lambda i: (files_on_a_split_partition(i), UPGRADE.run(i)),
+)
 SPLIT_LARGE = Operation(
     "split-large", lambda i: i.table("t").split_partitions(), prepare=one_large_leaf
 )
@@ -229,7 +239,7 @@ OTHERS = (
     UPGRADE,
     DOWNGRADE,
 )
-UPKEEP = (COMPACT, DELETE_WHERE, SPLIT_LARGE, MERGE, COLLECT, SWEEP)
+UPKEEP = (COMPACT, DELETE_WHERE, UPSERT, UPSERT_FORMAT_2, SPLIT_LARGE, MERGE, COLLECT, SWEEP)
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
 OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP)
 
@@ -596,7 +606,9 @@ class Overtaking:
         _, alone = self.alone(self.fast)
         # The slow one may be refused: it planned from what is no longer so. Then it did nothing.
         self.turns.append(("refused", "done", alone))
-        if self.slow in (COMPACT, DELETE_WHERE) and self.fast == MERGE:  # it leaves jobs in peace
+        if (
+            self.slow in (COMPACT, DELETE_WHERE, UPSERT) and self.fast == MERGE
+        ):  # it leaves jobs in peace
             self.turns.append(("done", "refused", self.alone(self.slow)[1]))
         if RENAME in (self.slow, self.fast):
             # Who has found a table by its name holds it by its id: a rename refuses nobody.

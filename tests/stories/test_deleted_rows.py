@@ -326,9 +326,9 @@ class TestRefusals:
             table.query(keys=keys)
 
     def test_more_than_can_be_kept(self, table):
-        """Given very many keys, in one deletion or in several, the bound is named."""
+        """Given very many regions, or keys in several deletions, the bound is named."""
         with pytest.raises(BadRequest, match=r"may have 1,000"):
-            table.delete(keys=[*range(1_001)])
+            table.delete(regions=[{"id": (n, n + 1)} for n in range(1_001)])
         table.delete(keys=[*range(1_000)])
         with pytest.raises(TableChanged, match="Compact the table"):
             table.delete(key=7)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import sleeper
 from sleeper.errors import CommitContended, DataDamaged, QueryInvalid
 from sleeper.interfaces.rest.app import make_app
-from sleeper.tables import compact, delete_where
+from sleeper.tables import compact, delete_where, write_out
 from tests.soak import tries
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
@@ -252,7 +252,8 @@ class TestOthersMeanwhile:
 
     def meanwhile(self, monkeypatch, act, after="_rewritten"):
         """Have something happen once: when the first leaf was written, or what `after` names."""
-        original, done = getattr(delete_where, after), []
+        module = delete_where if after == "_leaves_with_rows" else write_out
+        original, done = getattr(module, after), []
 
         def slow(*arguments):
             output = original(*arguments)
@@ -261,7 +262,7 @@ class TestOthersMeanwhile:
                 act()
             return output
 
-        monkeypatch.setattr(delete_where, after, slow)
+        monkeypatch.setattr(module, after, slow)
 
     @pytest.mark.parametrize("after", ["_leaves_with_rows", "_take_over", "_jobs", "_rewritten"])
     def test_rows_that_are_added_stay(self, table, monkeypatch, after):
@@ -327,7 +328,7 @@ class TestOthersMeanwhile:
     @pytest.mark.parametrize("leaves", [1, 2])
     def test_others_who_take_the_files_each_time(self, table, monkeypatch, leaves):
         """Given others who release claims of one leaf or both again and again, nothing is deleted."""
-        written = delete_where._rewritten
+        written = write_out._rewritten
 
         def robbed(*arguments):
             output = written(*arguments)
@@ -338,9 +339,9 @@ class TestOthersMeanwhile:
 
         high = table.state().leaf_partitions()[1].partition_id
 
-        monkeypatch.setattr(delete_where, "_rewritten", robbed)
+        monkeypatch.setattr(write_out, "_rewritten", robbed)
 
-        with pytest.raises(CommitContended, match="nothing was deleted"):
+        with pytest.raises(CommitContended, match="nothing was committed"):
             table.delete(where="day = 2")
 
         assert table.count() == 400

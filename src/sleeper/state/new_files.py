@@ -15,6 +15,7 @@ from sleeper.errors import (
     CommitContended,
     CommitRefused,
     CommitUnknown,
+    InputRefused,
     JobAlreadyCommitted,
     NewFilesTooOld,
     StorageFailed,
@@ -84,6 +85,7 @@ def add_files(
     guard: SweepGuard,
     now: datetime,
     discard: Callable[[], None],
+    commit: Callable[[AddFiles], TableState] | None = None,
 ) -> int | JobRecord:
     """Commit references to new files, and return the transaction's number.
 
@@ -96,6 +98,7 @@ def add_files(
         guard: Checks that no sweep deletes the files.
         now: The store's time.
         discard: Deletes the files; called if they are certainly not in the table.
+        commit: Commits them, with what else belongs to them; without it they are committed alone.
 
     Raises:
         CommitRefused, CommitContended, StorageFailed: the table is unchanged.
@@ -104,7 +107,7 @@ def add_files(
             id to run again.
     """
     try:
-        return store.commit(_checked(references, job, guard, now)).number
+        return (commit or store.commit)(_checked(references, job, guard, now)).number
     except JobAlreadyCommitted:
         discard()
         done = store.refresh().jobs.find(job.job_id)
@@ -115,7 +118,7 @@ def add_files(
             f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
             f"command line --job-id {shlex.quote(job.job_id)}."
         ) from error
-    except (CommitRefused, CommitContended, StorageFailed, TableNotFound):
+    except (CommitRefused, CommitContended, InputRefused, StorageFailed, TableNotFound):
         discard()
         raise
 

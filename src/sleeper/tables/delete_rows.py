@@ -1,8 +1,10 @@
-"""Deletes rows by their keys: one entry, and no file is changed (rule DEL-1).
+"""Deletes rows by their keys (rule DEL-1).
 
 1. keys, ranges and prefixes are made regions, and checked
-2. one entry says that rows inside of them are deleted from the files that the table has now
+2. one entry says that rows inside of them are deleted from the files that the table has now, and
+   no file is changed
 3. readers leave these rows out from then on, and compactions write files without them
+4. more keys than readers can be told of are written out of their leaves (`delete_keys`)
 
 Rows that are added later stay, whatever their keys.
 """
@@ -30,8 +32,8 @@ class RowDeletion(NotebookHtml):
         transaction: The transaction after which the rows are gone; the newest one if there was no
             file that could have any.
         regions: How many keys and ranges were deleted; 0 for a condition.
-        rows: How many rows met the condition; None where rows were deleted by their keys, for then
-            none is read.
+        rows: How many rows went, where they were read: by a condition, or by more than 1,000 keys;
+            else None.
     """
 
     transaction: int
@@ -74,8 +76,8 @@ def check_few(*given: object) -> None:
         if len(each) > REGIONS_MAX:
             raise BadRequest(
                 f"these are {len(each):,} keys and ranges, and one deletion may have "
-                f"{REGIONS_MAX:,}: delete them in parts, with a compaction between them, or by "
-                "ranges"
+                f"{REGIONS_MAX:,} here: delete more keys by Table.delete(keys=...) or `sleeper "
+                "delete --keys-file`, or delete ranges"
             )
 
 

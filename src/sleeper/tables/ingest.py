@@ -82,9 +82,14 @@ def ingest(
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
     send_commit: Callable[[AddFiles], None] | None = None,
+    commit: Callable[[AddFiles], TableState] | None = None,
     state: TableState | None = None,
 ) -> IngestResult:
-    """Add all rows of `data` in one commit (`Table.ingest`); `state` is the newest known one."""
+    """Add all rows of `data` in one commit (`Table.ingest`).
+
+    For other verbs, `commit` commits the new files with what else belongs to them. `state` is the
+    newest known one.
+    """
     rows_aside = path_aside(set_aside)
     clock, store = table.context.clock, table.store
     started = clock.now()
@@ -127,7 +132,7 @@ def ingest(
         job_id=given_id or table.context.new_id(),
     )
     if result.files or given_id is not None:
-        result = _commit(result, table, leaf_files, intake, guard, send_commit)
+        result = _commit(result, table, leaf_files, intake, guard, send_commit, commit)
     result = replace(result, took_s=(clock.now() - started).total_seconds())
     table.undo_commit_if_deleted()
     return result
@@ -185,6 +190,7 @@ def _commit(
     intake: ValidatedInput,
     guard: SweepGuard,
     send_commit: Callable[[AddFiles], None] | None,
+    commit: Callable[[AddFiles], TableState] | None,
 ) -> IngestResult:
     """Commit the written files, or ask for it; delete them if the commit certainly failed."""
 
@@ -202,7 +208,9 @@ def _commit(
     if send_commit is not None:
         request_files(result.files, job, store=store, guard=guard, now=now, send=send_commit)
         return replace(result, is_committed=False)
-    added = add_files(result.files, job, store=store, guard=guard, now=now, discard=discard)
+    added = add_files(
+        result.files, job, store=store, guard=guard, now=now, discard=discard, commit=commit
+    )
     if isinstance(added, JobRecord):
         return _done_before(result.job_id, added)
     return replace(result, transaction=added)

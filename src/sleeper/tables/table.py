@@ -19,6 +19,7 @@ from sleeper.model.queries import (
     NOT_GIVEN,
     NotGiven,
     RegionRequest,
+    asked_by,
     checked_as_of,
     checked_max_age,
     unknown_arguments,
@@ -139,6 +140,50 @@ class Table(TableHandle, WholeTable):
             send_commit=send_commit,
             state=state,
         )
+
+    def upsert(
+        self,
+        data: object,
+        job_id: str | None = None,
+        *,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
+        ignore_extra_columns: bool = False,
+        set_aside: str | os.PathLike[str] | None = None,
+        progress: Callable[[int, int | None], None] = lambda done, total: None,
+        reason: str | None = None,
+    ) -> IngestResult:
+        """Add rows in place of those that have the same row keys, all in one commit (rule DEL-3).
+
+        A reader sees the old rows of a key or the new ones. Where a table has sort keys, all rows
+        of a row key are replaced by those that are given. In a table of format 2 (see `upgrade`) up
+        to 1,000 keys cost hardly more than an ingest; for more, and in format 1, leaves that have
+        rows of these keys are written anew.
+
+        Args:
+            data, job_id, csv, ignore_extra_columns, set_aside, progress: As for `ingest`.
+            reason: Why, for the history.
+
+        Raises:
+            BadRequest: the table aggregates, or has a function.
+            InputRefused: the input does not fit the table, or has a key twice; nothing was changed.
+            CommitContended: others changed the same leaves each time; try again.
+            CommitTooLarge: the table's state store cannot replace so many files at once.
+            CommitUnknown: storage gave no answer; run again with the job id that it names.
+            StorageFailed: storage failed; nothing was changed.
+            TableNotFound: the table was deleted.
+        """
+        from sleeper.tables.upsert import upsert
+
+        with committing(reason=reason):
+            return upsert(
+                self._current(),
+                data,
+                job_id,
+                csv=csv,
+                ignore_extra_columns=ignore_extra_columns,
+                set_aside=set_aside,
+                progress=progress,
+            )
 
     def bulk_import(
         self,
@@ -829,7 +874,8 @@ class Table(TableHandle, WholeTable):
 
         Args:
             key: A row key, or the first values of one, as for `query`; or
-            keys: complete row keys, at most 1,000; or
+            keys: complete row keys, or a table that has them in columns; where they are more than
+                1,000, leaves that have their rows are written anew, as by a condition; or
             range: one region of keys; or
             regions: several.
             prefix: The rows whose fields have these prefixes.
@@ -840,23 +886,28 @@ class Table(TableHandle, WholeTable):
         Raises:
             QueryInvalid: a key, a range, a prefix or the condition does not fit the schema, none is
                 given, or one has every key: use `reinitialise` to remove all rows.
-            BadRequest: there are more than 1,000, or the table has format 1 (see `upgrade`) and
-                rows are deleted by their keys.
+            BadRequest: there are more than 1,000 regions, or the table has format 1 (see `upgrade`)
+                and at most 1,000 keys or regions are given.
             TableChanged: files still have 1,000 deleted keys and ranges: compact first.
             CommitTooLarge: the table's state store cannot replace so many files at once.
             CommitContended, StorageFailed: nothing was deleted.
             CommitUnknown: it may have been committed; deleting again does no harm.
             TableNotFound: the table was deleted.
         """
+        from sleeper.tables.delete_keys import are_many, delete_keys, listed_keys
         from sleeper.tables.delete_rows import delete_rows, deleted_regions
 
         table = self._current()
+        keys = listed_keys(table, keys)
         rows = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
         if where is not None:
             from sleeper.tables.delete_where import delete_where
 
             with committing(reason=reason):
                 return delete_where(table, where, **rows)
+        if asked_by(**rows) == "keys" and are_many(keys):
+            with committing(reason=reason):
+                return delete_keys(table, keys)
         asked = deleted_regions(table, **rows)
         with committing(reason=reason):
             return delete_rows(table, asked)

@@ -17,6 +17,8 @@ ROWS = ("tests/stories/test_deleted_rows.py",)
 """Rows are deleted by their keys, and asked for by every way."""
 WHERE = ("tests/stories/test_rows_deleted_where.py",)
 """Rows are deleted by a condition, beside others who change the same leaves."""
+UPSERTS = ("tests/stories/test_upserts.py",)
+"""Rows are replaced by their keys, beside others who add rows of the same keys."""
 
 BUGS = (
     Bug(
@@ -46,7 +48,7 @@ BUGS = (
     Bug(
         name="rows-deleted-where-that-came-meanwhile",
         breaks="Rows that are added while leaves are written are written too, and are there twice.",
-        module="tables/delete_where.py",
+        module="tables/write_out.py",
         right="        if reference.job_id != job.job_id\n",
         wrong="        if False\n",
         tests=(*WHERE, "-k", "Meanwhile"),
@@ -54,24 +56,64 @@ BUGS = (
     Bug(
         name="rows-deleted-where-in-part",
         breaks="Where one leaf was changed by others, rows go from the other leaves only.",
-        module="tables/delete_where.py",
-        right="changed], together=True)",
-        wrong="changed])",
+        module="tables/write_out.py",
+        right="transactions, together=True)",
+        wrong="transactions)",
         tests=WHERE,
+    ),
+    Bug(
+        name="claims-lost-before-they-are-read",
+        breaks="A deletion whose claims others released finds no rows, and says that it is done.",
+        module="tables/write_out.py",
+        right="        _check_held(state, claimed)\n",
+        wrong="",
+        tests=(*UPSERTS, "-k", "claims_are_lost"),
+    ),
+    Bug(
+        name="upsert-beside-rows-of-meanwhile",
+        breaks="Rows that are added while an upsert writes leaves have the same keys as its own.",
+        module="tables/upsert.py",
+        right="if any(each.filename not in known for each in state.references_of(leaf_id)):",
+        wrong="if False:",
+        tests=(*UPSERTS, "-k", "same_key"),
+    ),
+    Bug(
+        name="key-given-twice",
+        breaks="An upsert with two rows of one key has both.",
+        module="tables/upsert.py",
+        right="    if repeated is not None:\n",
+        wrong="    if False:\n",
+        tests=(*UPSERTS, "-k", "twice"),
+    ),
+    Bug(
+        name="key-of-another-batch-given-twice",
+        breaks="Equal keys at the end of one batch and the start of the next are not noticed.",
+        module="engine/processing/known_keys.py",
+        right="            before = rows.slice(rows.num_rows - 1)\n",
+        wrong="            before = None\n",
+        tests=("tests/unit/engine/processing/test_known_keys.py",),
+    ),
+    Bug(
+        name="first-row-key-is-enough",
+        breaks="Rows whose first row key alone is deleted go too.",
+        module="engine/processing/known_keys.py",
+        right="    if keys.num_columns == 1:\n",
+        wrong="    if True:\n",
+        tests=("tests/unit/engine/processing/test_known_keys.py",),
     ),
     Bug(
         name="condition-that-differs-each-time",
         breaks="A condition that differs each time deletes rows that were not counted.",
         module="tables/delete_where.py",
-        right="    if written.row_count + gone != rows:\n",
-        wrong="    if written.row_count > rows:\n",
+        right="    if kept + gone != rows:\n",
+        wrong="    if kept > rows:\n",
         tests=(*WHERE, "-k", "is_none"),
     ),
     Bug(
         name="rows-deleted-by-keys-come-back",
         breaks="Files that a deletion by a condition wrote do not obey a deletion of meanwhile.",
-        module="tables/delete_where.py",
-        right="replace(reference, sequence=state.number)",
+        module="tables/write_out.py",
+        right="replace(reference, sequence=version.state.number)",
         wrong="replace(reference, sequence=None)",
         tests=(*WHERE, "-k", "obeyed"),
     ),

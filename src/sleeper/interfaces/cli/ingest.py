@@ -24,6 +24,9 @@ from sleeper.model.csv_options import CsvOptions
     type=click.Path(dir_okay=False),
     help="Write rows with a null key to this Parquet file.",
 )
+@click.option(
+    "--upsert", is_flag=True, help="Replace rows of the table that have the same row keys."
+)
 @csv_options
 @instance_option
 @json_option
@@ -33,6 +36,7 @@ def ingest(
     job_id: str | None,
     ignore_extra_columns: bool,
     set_aside: str | None,
+    upsert: bool,
     instance: str,
     as_json: bool,
     csv: CsvOptions | None,
@@ -45,17 +49,19 @@ def ingest(
     all are CSV, whatever their names.
 
     All rows become visible together. With --job-id, running the same command
-    again after any failure neither loses nor doubles a row.
+    again after any failure neither loses nor doubles a row. With --upsert, rows of
+    the same row keys are replaced in the same commit.
 
     \b
     Examples:
         sleeper ingest flights 2013/ --job-id flights-2013
         sleeper ingest flights more.csv.gz
+        sleeper ingest people corrections.csv --upsert
         sleeper ingest flights sales.txt --separator ';' --encoding latin-1
     """
     opened = connect(instance).table(table)
     with progress_rows(f"ingest into {table}") as progress:
-        result = opened.ingest(
+        result = (opened.upsert if upsert else opened.ingest)(
             [*files],
             job_id,
             csv=csv,

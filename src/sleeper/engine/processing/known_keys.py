@@ -1,0 +1,98 @@
+"""Tells rows whose row keys are among some keys from others, in streams in key order.
+
+Keys and rows are compared chunk by chunk, by Arrow; memory is that of the keys and of one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.model.ranges import Region
+
+_ROW = "\x00 row"  # no column of a table has such a name
+
+
+class RowsWithoutKeys:
+    """The rows of a stream in key order whose row keys are not among some keys.
+
+    Args:
+        chunks: The rows.
+        keys: The row keys, with the names and types of the row key columns; in any order.
+
+    Attributes:
+        left_out: How many rows had one of the keys so far.
+    """
+
+    def __init__(self, chunks: Iterable[pa.Table], keys: pa.Table) -> None:
+        self._chunks, self._keys = chunks, keys
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for chunk in self._chunks:
+            kept = chunk.filter(pc.invert(_has_key(chunk, self._keys)))
+            self.left_out += chunk.num_rows - kept.num_rows
+            if kept.num_rows:
+                yield kept
+
+
+def keys_inside(keys: pa.Table, region: Region) -> pa.Table:
+    """Return the keys that are inside a region."""
+    inside = pa.scalar(value=True)
+    for column, side in zip(keys.columns, region.ranges, strict=True):
+        inside = pc.and_(inside, pc.greater_equal(column, pa.scalar(side.min, column.type)))
+        if side.max is not None:
+            inside = pc.and_(inside, pc.less(column, pa.scalar(side.max, column.type)))
+    return keys.filter(inside)
+
+
+def first_repeated(batches: Iterable[pa.RecordBatch]) -> dict[str, Any] | None:
+    """Return the first row that is equal to the one before it in a stream; None without one.
+
+    Args:
+        batches: Columns without nulls.
+    """
+    before: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        if before is not None:
+            rows = pa.concat_tables([before, rows])
+        if rows.num_rows > 1:
+            same = pa.scalar(value=True)
+            for column in rows.columns:
+                same = pc.and_(same, pc.equal(column.slice(1), column.slice(0, len(column) - 1)))
+            place = pc.index(same, value=True).as_py()
+            if place >= 0:
+                found: dict[str, Any] = rows.slice(place, 1).to_pylist()[0]
+                return found
+        if rows.num_rows:
+            before = rows.slice(rows.num_rows - 1)
+    return None
+
+
+def _has_key(chunk: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Return for each row whether it has one of the keys."""
+    first = chunk.column(keys.column_names[0])
+    near = keys.filter(_between(keys.column(0), first[0], first[-1]))
+    if not near.num_rows:
+        return pa.repeat(pa.scalar(value=False), chunk.num_rows)
+    if keys.num_columns == 1:
+        return pc.is_in(first, value_set=near.column(0).combine_chunks())
+    return _joined(chunk.select(keys.column_names), near)
+
+
+def _between(column: pa.ChunkedArray, low: pa.Scalar, high: pa.Scalar) -> Any:
+    return pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+
+
+def _joined(rows: pa.Table, keys: pa.Table) -> pa.Array:
+    names: Sequence[str] = keys.column_names
+    numbered = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+    found = numbered.join(keys, [*names], join_type="left semi").column(_ROW)
+    mask = np.zeros(rows.num_rows, np.bool_)
+    mask[found.to_numpy()] = True
+    return pa.array(mask)

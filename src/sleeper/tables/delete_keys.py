@@ -1,0 +1,71 @@
+"""Deletes the rows of very many keys (rule DEL-2): they are written out of their leaves.
+
+Readers are told of at most 1,000 deleted keys (`delete_rows`): to leave more out of each read would
+be slow. Keys are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+from typing import Any
+
+import pyarrow as pa
+
+from sleeper.engine.processing.known_keys import keys_inside
+from sleeper.errors import QueryInvalid
+from sleeper.lookup.keys import key_batch
+from sleeper.model.row_deletes import REGIONS_MAX
+from sleeper.tables.delete_rows import RowDeletion
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
+
+
+def listed_keys(table: OpenTable, keys: Any) -> Any:
+    """Return keys as a list or an array; those of a table by the names of its row key columns.
+
+    Raises:
+        QueryInvalid: a table lacks a row key column, or has a null in one.
+    """
+    if isinstance(keys, Iterator):
+        return [*keys]
+    if not (hasattr(keys, "__arrow_c_stream__") and hasattr(keys, "columns")):
+        return keys
+    given, names = pa.table(keys), [field.name for field in table.schema.row_keys]
+    if missing := [name for name in names if name not in given.column_names]:
+        raise QueryInvalid(
+            f"the table of keys has no column {missing[0]!r}; its columns are "
+            f"{given.column_names}, and the row keys are {names}"
+        )
+    if len(names) == 1:
+        return given.column(names[0]).combine_chunks()
+    return given.select(names).to_pylist()
+
+
+def are_many(keys: Any) -> bool:
+    """Return whether these are more keys than readers can be told of, as far as can be counted."""
+    return isinstance(keys, Sized) and len(keys) > REGIONS_MAX and not isinstance(keys, str | bytes)
+
+
+def delete_keys(table: OpenTable, keys: object) -> RowDeletion:
+    """Delete the rows of any number of complete row keys, as `Table.delete` does.
+
+    Raises:
+        QueryInvalid: a key does not fit the schema.
+        CommitTooLarge: the state store cannot replace as many files at once.
+        CommitContended: others took the files in each attempt. Nothing was deleted.
+    """
+    known = pa.Table.from_batches([key_batch(keys, table.schema, table.arrow_schema)])
+    divide = divided_by_keys(table, lambda leaf: keys_inside(known, leaf))
+
+    def attempt() -> WrittenOut:
+        state = table.store.refresh()
+        leaves = [
+            leaf.partition_id
+            for leaf in state.leaf_partitions()
+            if any(state.references_of(leaf.partition_id))
+            and keys_inside(known, leaf.region).num_rows
+        ]
+        return write_out(table, leaves, divide) if leaves else WrittenOut(state, 0)
+
+    done = until_undisturbed(table, attempt)
+    return RowDeletion(transaction=done.state.number, regions=known.num_rows, rows=done.rows)

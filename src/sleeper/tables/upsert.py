@@ -1,0 +1,178 @@
+"""Upserts: adds rows, and deletes those of the same row keys in the same entry (rule DEL-3).
+
+1. the rows are checked, sorted and written as an ingest writes them; a repeated key is refused
+2. the keys of the new files are read back
+3. up to 1,000 keys are deleted as `Table.delete` does, where the table has format 2 and room for
+   them: one entry, and no other file is read or written
+4. more keys are written out of the leaves that have their rows (`write_out`). Files that others
+   add to these leaves meanwhile may have the same keys: then the leaves are written again
+5. the deletion and the new files are one entry: a reader sees the old rows or the new ones
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from sleeper.engine.processing.known_keys import first_repeated
+from sleeper.errors import BadRequest, DataDamaged, InputRefused, TableChanged
+from sleeper.lookup.keys import key_rows
+from sleeper.model.csv_options import CsvOptions
+from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.queries import key_region
+from sleeper.model.ranges import Region, whole_region
+from sleeper.model.row_deletes import REGIONS_MAX
+from sleeper.state.file_references import FileReferences
+from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transactions.deletes import DeleteRows
+from sleeper.state.transactions.files import AddFiles, placed_references
+from sleeper.tables.ingest import IngestResult, ingest
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.read_rows import query_regions
+from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
+
+
+def upsert(
+    table: OpenTable,
+    data: object,
+    job_id: str | None = None,
+    *,
+    csv: CsvOptions | Mapping[str, Any] | None = None,
+    ignore_extra_columns: bool = False,
+    set_aside: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int | None], None] = lambda done, total: None,
+) -> IngestResult:
+    """Add rows in place of those that have the same row keys (`Table.upsert`)."""
+    processing = table.reader.processing
+    if processing.aggregations or processing.function is not None:
+        raise BadRequest(
+            f"table {table.name!r} unites rows of equal keys, so an upsert would replace sums by "
+            "their parts. Use ingest() to add to them, or delete() and then ingest()"
+        )
+    return ingest(
+        table,
+        data,
+        job_id,
+        csv=csv,
+        ignore_extra_columns=ignore_extra_columns,
+        set_aside=set_aside,
+        progress=progress,
+        commit=partial(_commit, table),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavesUnchanged(Transaction):
+    """Is refused if leaves have files that were not known; it changes nothing, and is not written.
+
+    Attributes:
+        known: The files of each leaf, by its id.
+
+    Raises (from `check`):
+        TableChanged: a leaf has another file, or is no leaf any more.
+    """
+
+    known: Mapping[str, frozenset[str]]
+
+    def check(self, state: TableState) -> None:
+        """Check that no leaf has another file."""
+        for leaf_id, known in self.known.items():
+            if leaf_id not in state.tree or not state.partition(leaf_id).is_leaf:
+                raise TableChanged(f"leaf {leaf_id} was split or merged meanwhile")
+            if any(each.filename not in known for each in state.references_of(leaf_id)):
+                raise TableChanged(f"rows were added to leaf {leaf_id} meanwhile")
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Change nothing."""
+        return state
+
+
+def _commit(table: OpenTable, added: AddFiles) -> TableState:
+    """Commit new files, and the deletion of their keys (`_commit_both`).
+
+    Raises:
+        TableNotFound: the table was deleted, and the new files with it.
+    """
+    try:
+        return _commit_both(table, added)
+    except DataDamaged:
+        table.check_exists()
+        raise
+
+
+def _commit_both(table: OpenTable, added: AddFiles) -> TableState:
+    """Commit new files, and the deletion of their keys, in one entry.
+
+    Raises:
+        InputRefused: two rows have the same key.
+        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
+        CommitUnknown: they may be in the table.
+    """
+    state = table.store.refresh()
+    if not added.references:
+        return table.store.commit(added)
+    added.check(state)  # its leaves may be gone, and then its keys are found nowhere
+    new = _only_new(state, added)
+    _check_not_repeated(table, new)
+    rows = sum(each.row_count for each in added.references)
+    if rows <= REGIONS_MAX and state.format > 1:
+        batches = _keys(table, new, whole_region(table.schema)).to_batches()
+        keys = [key for batch in batches for key in key_rows(batch)]
+        regions = tuple(dict.fromkeys(key_region(table.schema, each) for each in keys))
+        done = table.store.commit_group([DeleteRows(regions=regions), added], together=True)
+        refusals = [each for each in done.refusals if each is not None]
+        if not refusals:
+            return done.state
+        if not isinstance(refusals[0], TableChanged):
+            raise refusals[0]  # else the table has no room for so many deletions
+    return until_undisturbed(table, lambda: _written_out(table, added)).state
+
+
+def _written_out(table: OpenTable, added: AddFiles) -> WrittenOut:
+    """Write the keys of the new files out of their leaves, and commit both together."""
+    state = table.store.refresh()
+    added.check(state)
+    new = _only_new(state, added)
+    leaves = [
+        leaf.partition_id
+        for leaf in state.leaf_partitions()
+        if any(new.references_of(leaf.partition_id))
+    ]
+
+    def beside(read: Sequence[CompactionJob]) -> Sequence[Transaction]:
+        known = dict.fromkeys(leaves, frozenset[str]())
+        known |= {job.partition_id: frozenset(job.inputs) for job in read}
+        return [LeavesUnchanged(known=known), added]
+
+    return write_out(table, leaves, divided_by_keys(table, partial(_keys, table, new)), beside)
+
+
+def _only_new(state: TableState, added: AddFiles) -> TableState:
+    """Return a state that has the new files alone."""
+    assert state.at is not None  # it has partitions
+    placed = placed_references(added.references, state.partitions)
+    files = FileReferences.empty().changed(added=placed, at=state.at)
+    return replace(state, files=files, deletes=())
+
+
+def _keys(table: OpenTable, new: TableState, region: Region) -> pa.Table:
+    names = [field.name for field in table.schema.row_keys]
+    return query_regions(table.reader, new, [region], names, table.now_ms()).to_arrow()
+
+
+def _check_not_repeated(table: OpenTable, new: TableState) -> None:
+    keys = [field.name for field in (*table.schema.row_keys, *table.schema.sort_keys)]
+    region = whole_region(table.schema)
+    with query_regions(table.reader, new, [region], keys, table.now_ms()) as rows:
+        repeated = first_repeated(rows)
+    if repeated is not None:
+        raise InputRefused(
+            f"two rows of the input have the key {repeated}, and an upsert has one row for each. "
+            "Nothing was changed. Leave one of them out"
+        )
