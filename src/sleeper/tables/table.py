@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
 from sleeper.engine.rows import Rows, WholeTable
-from sleeper.errors import BadRequest, QueryInvalid, TableNotFound
+from sleeper.errors import BadRequest, QueryInvalid, TableChanged, TableNotFound
 from sleeper.model.authors import committing
 from sleeper.model.queries import (
     NOT_GIVEN,
@@ -875,7 +875,8 @@ class Table(TableHandle, WholeTable):
         Args:
             key: A row key, or the first values of one, as for `query`; or
             keys: complete row keys, or a table that has them in columns; where they are more than
-                1,000, leaves that have their rows are written anew, as by a condition; or
+                1,000, or files still have as many deleted ones, leaves that have their rows are
+                written anew, as by a condition; or
             range: one region of keys; or
             regions: several.
             prefix: The rows whose fields have these prefixes.
@@ -898,7 +899,7 @@ class Table(TableHandle, WholeTable):
         from sleeper.tables.delete_rows import delete_rows, deleted_regions
 
         table = self._current()
-        keys = listed_keys(table, keys)
+        keys = keys if keys is NOT_GIVEN else listed_keys(table, keys)
         rows = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
         if where is not None:
             from sleeper.tables.delete_where import delete_where
@@ -910,7 +911,12 @@ class Table(TableHandle, WholeTable):
                 return delete_keys(table, keys)
         asked = deleted_regions(table, **rows)
         with committing(reason=reason):
-            return delete_rows(table, asked)
+            try:
+                return delete_rows(table, asked)
+            except TableChanged:  # there is no room for more regions
+                if asked_by(**rows) != "keys":
+                    raise
+                return delete_keys(table, keys)
 
     def alter(
         self,
