@@ -247,8 +247,9 @@ OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP)
 # ---------------------------------------------------------------- running and looking
 
 
+@cache
 def prepared(operation: Operation) -> MemoryObjects:
-    """The instance before the operation: a table of two leaves with old rows."""
+    """The instance before the operation: a table of two leaves with old rows. Work on copies."""
     objects = MemoryObjects(lambda: NOON)
     instance = open_instance(objects, counted_ids())
     instance.create_table("t", SCHEMA, row_keys=["k"], split_points=[10])
@@ -280,11 +281,17 @@ def run(operation: Operation, before: MemoryObjects, faults: Faults, first_id: i
     return done
 
 
-def calls_of(operation: Operation, before: MemoryObjects) -> range:
+@cache
+def healthy_run(operation: Operation) -> Run:
+    """The operation over healthy storage."""
+    done = run(operation, prepared(operation), Faults(), 1_000)
+    assert done.outcome == "acknowledged"
+    return done
+
+
+def calls_of(operation: Operation) -> range:
     """The calls that may fail while the operation runs over healthy storage."""
-    healthy = run(operation, before, Faults(), 1_000)
-    assert healthy.outcome == "acknowledged"
-    names = healthy.faults.names
+    names = healthy_run(operation).faults.names
     starts = (n for n, name in enumerate(names) if name.startswith(operation.faults_from))
     return range(next(starts), len(names))
 
@@ -339,12 +346,8 @@ class Effect:
 
     @classmethod
     def of(cls, operation: Operation) -> Effect:
-        before = prepared(operation)
-        after = run(operation, before, Faults(), 1_000)
-        assert after.outcome == "acknowledged"
-        return cls(
-            operation, before, seen(before), seen(after.objects), calls_of(operation, before)
-        )
+        before, after = prepared(operation), healthy_run(operation).objects
+        return cls(operation, before, seen(before), seen(after), calls_of(operation))
 
     def check(self, done: Run) -> None:
         """Check what one faulty run left, unless another left and told the same."""
@@ -466,7 +469,7 @@ def test_a_downgrade_that_died_anywhere_is_completed_by_the_next(kind):
     """Versions that know format 1 alone find a snapshot of it, and nothing later of format 2."""
     before = prepared(DOWNGRADE)
 
-    for call in calls_of(DOWNGRADE, before):
+    for call in calls_of(DOWNGRADE):
         dead = run(DOWNGRADE, before, Faults((Fault(call, kind),)), 1_000)
         table = open_instance(dead.objects, counted_ids(2_000)).table("t")
         change = table.downgrade()
@@ -488,7 +491,7 @@ def test_an_ingest_that_fails_before_its_commit_takes_its_files_away(operation):
     before = prepared(operation)
     failed = 0
 
-    for call in calls_of(operation, before):
+    for call in calls_of(operation):
         done = run(operation, before, Faults((Fault(call, "refused"),)), 1_000)
         failed += isinstance(done.error, StorageFailed)
         assert not has_orphans(done.objects), done.faults.names[call]
@@ -504,7 +507,7 @@ def test_an_ingest_that_fails_leaves_no_thread_behind():
     before = prepared(INGEST)
     failed = []
 
-    for call in calls_of(INGEST, before):
+    for call in calls_of(INGEST):
         done = run(INGEST, before, Faults((Fault(call, "refused"),)), 1_000)
         failed += [done.error] if isinstance(done.error, StorageFailed) else []
         names = [thread.name for thread in threading.enumerate()]
@@ -651,8 +654,7 @@ def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     What both are told and what is there at the end is as if one had come after the other, or as
     if the slow one had never come, and was told so.
     """
-    before = prepared(slow)
-    calls = calls_of(slow, before)
+    calls = calls_of(slow)
     one_in = 7 if len(calls) > 30 else 3
     checked = 0
 
@@ -672,17 +674,16 @@ def test_a_process_whose_entry_fails_as_another_takes_its_number_tells_them_apar
     F2 with F5, I3: the entry under the number that was sent is another's. It is not taken for
     one's own, whatever became of the reply.
     """
-    before = prepared(slow)
     contested = set()
 
     for fast in OVERTAKING:
         pair = overtaking(slow, fast)
-        contested |= {pair.check_at(call, kind) for call in entries_of(slow, before)}
+        contested |= {pair.check_at(call, kind) for call in entries_of(slow)}
 
     assert any(name.startswith("create ") for name in contested)
 
 
-def entries_of(operation: Operation, before: MemoryObjects) -> list[int]:
+def entries_of(operation: Operation) -> list[int]:
     """The calls that create an entry of a log."""
-    names = run(operation, before, Faults(), 1_000).faults.names
+    names = healthy_run(operation).faults.names
     return [number for number, name in enumerate(names) if name.startswith("create ")]
