@@ -16,6 +16,7 @@ import pytest
 
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 from sleeper.storage.aws import clients
+from sleeper.storage.objectstore import conditions
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
 from tests.contracts.servers.installed import left_out
@@ -34,6 +35,32 @@ _OFF = {
 }
 _clients: dict[str, dict] = {}
 """Clients of AWS by the server's URL: to make one takes longer than most tests."""
+
+
+_check_conditions = conditions.check_conditions
+_shared_endpoints: set[str | None] = set()
+_checked_endpoints: set[str | None] = set()
+
+
+def _check_each_server_once(objects, new_id, clock, **size):
+    """Check a server that tests share for the first of its buckets that has an instance.
+
+    Others, and a shared one behind a proxy, are checked for each bucket, as users' are. A check
+    sends over a hundred requests, more than most tests: tests/contracts/test_conditions.py is of it.
+    """
+    endpoint = objects.client.settings.endpoint
+    if endpoint in _checked_endpoints:
+        conditions._kept.add(conditions._place(objects))
+        return
+    _check_conditions(objects, new_id, clock, **size)
+    _checked_endpoints.update(_shared_endpoints & {endpoint})
+
+
+def with_checked_conditions(server: S3Server) -> S3Server:
+    """Have the conditions of a server that tests share checked once, and return it."""
+    conditions.check_conditions = _check_each_server_once
+    _shared_endpoints.add(server.endpoint)
+    return server
 
 
 @dataclass(frozen=True)
@@ -90,7 +117,8 @@ def shared_ministack(config, tmp_path_factory) -> S3Server:
     """Return this process' server, the same for all tests of a run."""
     require_ministack()
     log = tmp_path_factory.mktemp("ministack") / "server.log"
-    return shared(config, "ministack", lambda: running_server(free_port(), log))
+    server = shared(config, "ministack", lambda: running_server(free_port(), log))
+    return with_checked_conditions(server)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from tests.contracts.s3_server import CREDENTIALS, REGION, S3Server
+from tests.contracts.s3_server import CREDENTIALS, REGION, S3Server, with_checked_conditions
 from tests.contracts.servers.installed import VERSITYGW, left_out
 from tests.contracts.servers.running import answers, free_port, running, shared
 
@@ -37,7 +37,8 @@ def shared_versitygw(config, tmp_path_factory) -> VersityServer:
     folder = tmp_path_factory.mktemp("versitygw")
     if not takes_attributes(folder):
         left_out("versitygw", f"files cannot have attributes in {folder.parent}; set TMPDIR")
-    return shared(config, "versitygw", lambda: running_versitygw(program, folder))
+    server = shared(config, "versitygw", lambda: running_versitygw(program, folder))
+    return with_checked_conditions(server)
 
 
 def takes_attributes(folder: Path) -> bool:
