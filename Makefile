@@ -18,6 +18,10 @@ VENVPEERS := .venv-peers
 PIPPEERS := $(VENVPEERS)/bin/python $(INSTALL)
 READYPEERS := $(VENVPEERS)/.package-installed
 
+# Byte code is kept, whatever the environment says: else each of the many processes that tests start
+# compiles all that it imports, which takes longer than most of them work.
+export PYTHONDONTWRITEBYTECODE :=
+
 # More arguments for the tool that a recipe runs: make test ARGS="-k split"
 ARGS ?=
 
