@@ -23,7 +23,7 @@ import sleeper
 from sleeper.errors import BadRequest
 from sleeper.model.jobs.statuses import JobState
 from sleeper.spark.java import find_java
-from tests.spark.conftest import KIND
+from tests.spark.conftest import KIND, SHORT_LIVED
 from tests.stories.test_ingest_jobs import work
 from tests.stories.test_serving import processes_of, until
 
@@ -529,6 +529,7 @@ class TestSessions:
             import sys, sleeper
             from pyspark.sql import SparkSession
             builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+            builder = builder.config("spark.driver.extraJavaOptions", sys.argv[2])
             spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
             sleeper.spark.add_catalog(spark, sys.argv[1], name="mine")
             found = spark.sql("SELECT id FROM mine.orders WHERE id > 'k'").collect()
@@ -543,7 +544,15 @@ class TestSessions:
         }
 
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), instance.url],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-c",
+                textwrap.dedent(program),
+                instance.url,
+                SHORT_LIVED,
+            ],
             capture_output=True,
             text=True,
             check=False,
