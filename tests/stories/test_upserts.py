@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import sleeper
 from sleeper.errors import BadRequest, CommitContended, InputRefused, QueryInvalid
+from sleeper.interfaces.rest.app import make_app
 from sleeper.tables import write_out
 from tests.soak import tries
 from tests.unit.interfaces.command_line import sleeper as command
+from tests.unit.interfaces.rest.running_server import running_server
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 BOTH = pytest.mark.parametrize("written_out", [True, False], ids=["written out", "one entry"])
@@ -306,6 +308,35 @@ class TestManyDeletedKeys:
             table.delete(keys=[*range(2_000), None])
 
         assert table.count() == 1
+
+
+def test_a_client_of_the_rest_server_replaces_rows(tmp_path):
+    """Given a server, its client upserts frames and files, once by job id, and says why."""
+    table = new_table(tmp_path, written_out=False)
+    table.ingest(rows(range(2_000), "old"))
+    (tmp_path / "new.csv").write_text("k,v\n2,file\n3,file\n")
+    with running_server(make_app(sleeper.connect(table._context.url))) as url:
+        remote = sleeper.connect(url).table("t")
+
+        remote.upsert(rows([1, 5_000], "frame"), job_id="job", reason="ticket 4711")
+        remote.upsert([str(tmp_path / "new.csv")])
+        again = remote.upsert(rows([1], "again"), job_id="job")
+        remote.upsert(rows(range(500, 1_900), "many"))
+        with pytest.raises(InputRefused, match=r"two rows of the input have the key {'k': 7}"):
+            remote.upsert(rows([7, 7], "twice"))
+
+        assert again.already_committed
+        assert found(table, keys=[0, 1, 2, 3, 7, 600, 5_000]) == {
+            0: "old",
+            1: "frame",
+            2: "file",
+            3: "file",
+            7: "old",
+            600: "many",
+            5_000: "frame",
+        }
+        assert table.count() == remote.count() == 2_001
+        assert ("ticket 4711",) in [each.reasons for each in table.history()]
 
 
 def test_the_command_line_replaces_rows(tmp_path):

@@ -473,6 +473,49 @@ class RemoteTable(WholeTable):
         Files are read on this machine. For files in buckets that the server should read,
         `instance.jobs.submit_ingest` asks for a job.
         """
+        return self._add(
+            data,
+            job_id,
+            csv=csv,
+            ignore_extra_columns=ignore_extra_columns,
+            set_aside=set_aside,
+            progress=progress,
+        )
+
+    def upsert(
+        self,
+        data: object,
+        job_id: str | None = None,
+        *,
+        csv: CsvOptions | Mapping[str, Any] | None = None,
+        ignore_extra_columns: bool = False,
+        set_aside: str | os.PathLike[str] | None = None,
+        progress: Callable[[int, int | None], None] = lambda done, total: None,
+        reason: str | None = None,
+    ) -> IngestResult:
+        """Add rows in place of those that have the same row keys, as `Table.upsert`."""
+        with committing(reason=reason):
+            return self._add(
+                data,
+                job_id,
+                upsert=True,
+                csv=csv,
+                ignore_extra_columns=ignore_extra_columns,
+                set_aside=set_aside,
+                progress=progress,
+            )
+
+    def _add(
+        self,
+        data: object,
+        job_id: str | None,
+        *,
+        upsert: bool = False,
+        csv: CsvOptions | Mapping[str, Any] | None,
+        ignore_extra_columns: bool,
+        set_aside: str | os.PathLike[str] | None,
+        progress: Callable[[int, int | None], None],
+    ) -> IngestResult:
         self._read()
         given = job_id if job_id and job_id.strip() else new_secret()[:32]
         aside = path_aside(set_aside)
@@ -490,7 +533,9 @@ class RemoteTable(WholeTable):
         try:
             headers = {"Sleeper-Job-Id": quote(given, safe="")}
             path = f"{path_of_table(self._name)}/rows"
-            answer = self._client.upload(path, _arrow_stream(rows, self._arrow_schema), headers)
+            content = _arrow_stream(rows, self._arrow_schema)
+            how = {"upsert": "true"} if upsert else {}
+            answer = self._client.upload(path, content, headers, **how)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             rows.abandon()
             raise unreachable(self._client.url, error) from None

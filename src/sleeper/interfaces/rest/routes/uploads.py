@@ -119,6 +119,9 @@ async def add_rows(
     ignore_extra_columns: Annotated[
         bool, Query(description="true to drop columns that the table does not have.")
     ] = False,
+    upsert: Annotated[
+        bool, Query(description="true to replace rows that have the same row keys.")
+    ] = False,
     csv: Annotated[CsvOptions | None, Depends(csv_of)] = None,
 ) -> Response:
     """Add the rows of the body, all in one commit: Arrow stream, Parquet, CSV or JSON lines.
@@ -138,6 +141,7 @@ async def add_rows(
             form=form,
             job_id=unquote(sleeper_job_id),
             ignore_extra=ignore_extra_columns,
+            upsert=upsert,
             csv=csv if form == "csv" else None,
         )
         statements = statements_of(request)

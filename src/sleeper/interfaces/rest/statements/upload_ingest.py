@@ -8,8 +8,9 @@ than they are long.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.schema import Schema
 from sleeper.tables.ingest import IngestResult
-from sleeper.tables.table import Table
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _HEADER, _COMPRESSION = 2, 3
@@ -37,6 +37,7 @@ def ingest_upload(
     form: str,
     job_id: str,
     ignore_extra: bool,
+    upsert: bool = False,
     csv: CsvOptions | None = None,
 ) -> Answer:
     """Ingest an upload, and answer with the result.
@@ -44,7 +45,9 @@ def ingest_upload(
     Raises:
         InputRefused: it does not fit the table.
     """
-    result = _ingested(served.table(table), path, form, job_id, extra=ignore_extra, csv=csv)
+    opened = served.table(table)
+    add = partial(opened.upsert if upsert else opened.ingest, ignore_extra_columns=ignore_extra)
+    result = _added(add, path, form, job_id, csv)
     return Answer(media_type="application/json", body=json_text(result))
 
 
@@ -131,20 +134,20 @@ def _is_compressed(metadata: bytes) -> bool:
     return not header or bool(field(header + number("<I", header), _COMPRESSION))
 
 
-def _ingested(
-    table: Table, path: str, form: str, job_id: str, *, extra: bool, csv: CsvOptions | None
+def _added(
+    add: Callable[..., IngestResult], path: str, form: str, job_id: str, csv: CsvOptions | None
 ) -> IngestResult:
-    """Ingest an upload.
+    """Add the rows of an upload.
 
     Raises:
         InputRefused: it does not fit the table.
     """
     with _named_as_sent(path, form):
         if form != "arrow":
-            return table.ingest([path], job_id or None, csv=csv, ignore_extra_columns=extra)
+            return add([path], job_id or None, csv=csv)
         _check_arrow(path)
         with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
-            return table.ingest(reader, job_id or None, ignore_extra_columns=extra)
+            return add(reader, job_id or None)
 
 
 @contextmanager
