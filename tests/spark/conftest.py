@@ -18,6 +18,7 @@ import pytest
 from sleeper.errors import MissingExtra
 from sleeper.spark.java import find_java
 from sleeper.spark.session import local_session, local_settings
+from tests.spark.run_again import pytest_runtest_protocol  # noqa: F401 - a hook
 
 KIND = os.environ.get("SLEEPER_TEST_SPARK", "classic")
 # Two attempts, and not four: a worker that raises ends, and to start the next one costs seconds.
@@ -54,8 +55,7 @@ elif not version("pyspark").startswith("4.0."):
 def pytest_terminal_summary(terminalreporter):
     """Say what was left out, where nobody can overlook it."""
     if MISSING:
-        terminalreporter.section("SPARK WAS NOT TESTED", red=True, bold=True)
-        terminalreporter.line(f"tests/spark was left out: {MISSING}", red=True)
+        terminalreporter.section(f"SPARK WAS NOT TESTED: {MISSING}", red=True, bold=True)
 
 
 def pytest_collection_modifyitems(items):
