@@ -178,7 +178,7 @@ def test_kills_lose_nothing_and_double_nothing(workers, tmp_path, number):
     kills = acknowledged = unacknowledged = left = 0
     did: Counter[str] = Counter()
 
-    while kills < KILLS or (VERBS - set(did) and kills < 4 * KILLS):
+    while kills < KILLS or (VERBS - set(did) and kills < 8 * KILLS):
         story = Story.begin(tmp_path / f"instance-{kills}")
         before = kills
         while kills < before + KILLS_PER_INSTANCE:

@@ -361,7 +361,7 @@ class TestRefusals:
             ("", "A condition is what stands after WHERE"),
             (7, "where must be a condition"),
             ("id", "non-boolean"),
-            ("id IN (SELECT id FROM t)", "not found"),
+            ("id IN (SELECT id FROM t)", "no table"),
             ("100 / (day - 1) > 0", "Divide by zero"),
             ("random() < 0.5", "must give the same each time"),
         ],
