@@ -655,7 +655,7 @@ def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     if the slow one had never come, and was told so.
     """
     calls = calls_of(slow)
-    one_in = 7 if len(calls) > 30 else 3
+    one_in = 3 if len(calls) <= 30 else 7 if len(calls) <= 50 else 21
     checked = 0
 
     for place, fast in enumerate(OVERTAKING):
