@@ -315,6 +315,25 @@ class TestOthersMeanwhile:
         assert table.count() == 200
         assert table.verify().clean
 
+    def test_columns_that_are_added_keep_their_values(self, table, monkeypatch):
+        """Given rows with a column that the handle does not know, no file loses its values."""
+        table.upgrade()
+
+        def add_a_column():
+            other = sleeper.connect(table._context.url).table("t")
+            other.alter(add=[pa.field("more", pa.string())])
+            new = rows([7, 107], 3).append_column("more", pa.array(["kept", "kept"]))
+            other.ingest(new)
+
+        self.meanwhile(monkeypatch, add_a_column, "_leaves_with_rows")
+
+        with pytest.raises(CommitContended, match="columns that were added meanwhile"):
+            table.delete(where="day = 2")
+
+        assert table.count() == 402
+        assert table.delete(where="day = 2").rows == 200
+        assert table.count(where="more = 'kept'") == 2
+
     def test_a_split_takes_the_leaf_away(self, table, monkeypatch):
         """Given a leaf that is split after its files were claimed, nothing is lost."""
         table.set_properties({"sleeper.table.partition.splitting.threshold": "50"})

@@ -34,6 +34,7 @@ from sleeper.errors import (
     JobAlreadyCommitted,
     NewFilesTooOld,
     PartitionNotInTree,
+    TableChanged,
 )
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.ranges import Region
@@ -203,7 +204,10 @@ def _jobs(table: OpenTable, state: TableState, leaf_ids: Sequence[str]) -> list[
     for leaf_id in leaf_ids:
         if leaf_id not in state.tree or not state.partition(leaf_id).is_leaf:
             raise FileReferenceNotAssignedToJob(f"leaf {leaf_id} was split or merged meanwhile")
-        on_leaf = {each.filename for each in state.files.references_on(leaf_id)}
+        references = state.files.references_on(leaf_id)
+        if any(each.schema_number > table.schema.number for each in references):
+            raise TableChanged(f"leaf {leaf_id} has files with columns that were added meanwhile")
+        on_leaf = {each.filename for each in references}
         if on_leaf != {each.filename for each in state.references_of(leaf_id)}:
             raise FileReferenceNotAssignedToJob(f"files above leaf {leaf_id} are claimed")
         if on_leaf:
