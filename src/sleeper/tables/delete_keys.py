@@ -1,7 +1,7 @@
-"""Deletes the rows of very many keys (rule DEL-2): they are written out of their leaves.
+"""Deletes rows by their keys: for readers to leave out (`delete_rows`), or written out of leaves.
 
-Readers are told of at most 1,000 deleted keys (`delete_rows`): to leave more out of each read would
-be slow. Keys are in memory.
+Readers are told of at most 1,000 deleted keys and ranges: to leave more out of each read would be
+slow. The rows of more keys are written out of their leaves (rule DEL-2). Keys are in memory.
 """
 
 from __future__ import annotations
@@ -12,15 +12,41 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.processing.known_keys import keys_inside
-from sleeper.errors import QueryInvalid
+from sleeper.errors import QueryInvalid, TableChanged
 from sleeper.lookup.keys import key_batch
+from sleeper.model.queries import NOT_GIVEN, asked_by
 from sleeper.model.row_deletes import REGIONS_MAX
-from sleeper.tables.delete_rows import RowDeletion
+from sleeper.tables.delete_rows import RowDeletion, delete_rows, deleted_regions
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
 
 
-def listed_keys(table: OpenTable, keys: Any) -> Any:
+def delete_by_keys(table: OpenTable, **asked: Any) -> RowDeletion:
+    """Delete rows by keys, ranges, regions or a prefix, as `Table.delete` asks for them.
+
+    Raises:
+        QueryInvalid: they do not fit the schema, or one region is the whole key space.
+        BadRequest: there are too many regions, or the table has format 1 and few keys are given.
+        TableChanged: the table has no room for as many regions.
+        CommitTooLarge: the state store cannot replace as many files at once.
+        CommitContended: others took the files in each attempt. Nothing was deleted.
+    """
+    keys = asked["keys"]
+    if keys is not NOT_GIVEN:
+        keys = asked["keys"] = _listed(table, keys)
+    is_keys = asked_by(**asked) == "keys"
+    if is_keys and _are_many(keys):
+        return _written_out(table, keys)
+    regions = deleted_regions(table, **asked)
+    try:
+        return delete_rows(table, regions)
+    except TableChanged:  # there is no room for more
+        if not is_keys:
+            raise
+        return _written_out(table, keys)
+
+
+def _listed(table: OpenTable, keys: Any) -> Any:
     """Return keys as a list or an array; those of a table by the names of its row key columns.
 
     Raises:
@@ -41,19 +67,13 @@ def listed_keys(table: OpenTable, keys: Any) -> Any:
     return given.select(names).to_pylist()
 
 
-def are_many(keys: Any) -> bool:
+def _are_many(keys: Any) -> bool:
     """Return whether these are more keys than readers can be told of, as far as can be counted."""
     return isinstance(keys, Sized) and len(keys) > REGIONS_MAX and not isinstance(keys, str | bytes)
 
 
-def delete_keys(table: OpenTable, keys: object) -> RowDeletion:
-    """Delete the rows of any number of complete row keys, as `Table.delete` does.
-
-    Raises:
-        QueryInvalid: a key does not fit the schema.
-        CommitTooLarge: the state store cannot replace as many files at once.
-        CommitContended: others took the files in each attempt. Nothing was deleted.
-    """
+def _written_out(table: OpenTable, keys: object) -> RowDeletion:
+    """Write the rows of any number of complete row keys out of their leaves."""
     known = pa.Table.from_batches([key_batch(keys, table.schema, table.arrow_schema)])
     divide = divided_by_keys(table, lambda leaf: keys_inside(known, leaf))
 

@@ -13,13 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
 from sleeper.engine.rows import Rows, WholeTable
-from sleeper.errors import BadRequest, QueryInvalid, TableChanged, TableNotFound
+from sleeper.errors import BadRequest, QueryInvalid, TableNotFound
 from sleeper.model.authors import committing
 from sleeper.model.queries import (
     NOT_GIVEN,
     NotGiven,
     RegionRequest,
-    asked_by,
     checked_as_of,
     checked_max_age,
     unknown_arguments,
@@ -895,28 +894,15 @@ class Table(TableHandle, WholeTable):
             CommitUnknown: it may have been committed; deleting again does no harm.
             TableNotFound: the table was deleted.
         """
-        from sleeper.tables.delete_keys import are_many, delete_keys, listed_keys
-        from sleeper.tables.delete_rows import delete_rows, deleted_regions
-
-        table = self._current()
-        keys = keys if keys is NOT_GIVEN else listed_keys(table, keys)
-        rows = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
-        if where is not None:
-            from sleeper.tables.delete_where import delete_where
-
-            with committing(reason=reason):
-                return delete_where(table, where, **rows)
-        if asked_by(**rows) == "keys" and are_many(keys):
-            with committing(reason=reason):
-                return delete_keys(table, keys)
-        asked = deleted_regions(table, **rows)
+        asked = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
         with committing(reason=reason):
-            try:
-                return delete_rows(table, asked)
-            except TableChanged:  # there is no room for more regions
-                if asked_by(**rows) != "keys":
-                    raise
-                return delete_keys(table, keys)
+            if where is not None:
+                from sleeper.tables.delete_where import delete_where
+
+                return delete_where(self._current(), where, **asked)
+            from sleeper.tables.delete_keys import delete_by_keys
+
+            return delete_by_keys(self._current(), **asked)
 
     def alter(
         self,
