@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +31,7 @@ from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.state.transactions.files import AddFiles, placed_references
+from sleeper.state.transactions.preconditions import LeavesUnchanged
 from sleeper.tables.ingest import IngestResult, ingest
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
@@ -65,32 +65,6 @@ def upsert(
         progress=progress,
         commit=partial(_commit, table),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeavesUnchanged(Transaction):
-    """Is refused if leaves have files that were not known; it changes nothing, and is not written.
-
-    Attributes:
-        known: The files of each leaf, by its id.
-
-    Raises (from `check`):
-        TableChanged: a leaf has another file, or is no leaf any more.
-    """
-
-    known: Mapping[str, frozenset[str]]
-
-    def check(self, state: TableState) -> None:
-        """Check that no leaf has another file."""
-        for leaf_id, known in self.known.items():
-            if leaf_id not in state.tree or not state.partition(leaf_id).is_leaf:
-                raise TableChanged(f"leaf {leaf_id} was split or merged meanwhile")
-            if any(each.filename not in known for each in state.references_of(leaf_id)):
-                raise TableChanged(f"rows were added to leaf {leaf_id} meanwhile")
-
-    def fold(self, state: TableState, at: datetime) -> TableState:
-        """Change nothing."""
-        return state
 
 
 def _commit(table: OpenTable, added: AddFiles) -> TableState:

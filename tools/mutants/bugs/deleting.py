@@ -80,7 +80,7 @@ BUGS = (
     Bug(
         name="upsert-beside-rows-of-meanwhile",
         breaks="Rows that are added while an upsert writes leaves have the same keys as its own.",
-        module="tables/upsert.py",
+        module="state/transactions/preconditions.py",
         right="if any(each.filename not in known for each in state.references_of(leaf_id)):",
         wrong="if False:",
         tests=(*UPSERTS, "-k", "same_key"),
