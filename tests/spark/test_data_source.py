@@ -254,6 +254,17 @@ def test_wrong_options_are_refused(table, options, error, message):
         source.reader(source.schema())
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_blank_job_id_is_refused_before_rows_are_read(table, blank):
+    """It names no work, and a repeated write would add the rows again."""
+    asked = {"instance": table._context.url, "table": table.name, "job_id": blank}
+    source = SleeperSource(CaseInsensitiveDict(asked))
+
+    for make in (source.writer, source.streamWriter):
+        with pytest.raises(BadRequest, match="job_id is blank"):
+            make(source.schema(), False)
+
+
 def test_a_schema_of_ones_own_must_be_the_tables(table):
     """Spark's `schema(...)` may choose columns; another type is refused, and told."""
     asked = CaseInsensitiveDict(instance=table._context.url, table=table.name)

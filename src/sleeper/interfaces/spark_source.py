@@ -19,6 +19,7 @@ from sleeper.instance.instance import connect
 from sleeper.model.formats.query_json import regions_from_json
 from sleeper.model.processing import checked_function_patterns
 from sleeper.model.ranges import Region, whole_region
+from sleeper.ports.ids import given_job_id
 from sleeper.spark.column_names import columns_from_text
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.reader import ReadRequest, StreamRequest
@@ -202,7 +203,7 @@ class SleeperSource(TableSource):
     def job_id(self) -> str | None:
         """Return the option `job_id` of a write."""
         check_use(self.options, "write")
-        return self._option("job_id")
+        return given_job_id(self._option("job_id"))
 
     def _regions(self, table: SparkTable) -> tuple[Region, ...]:
         text = self._option("regions")

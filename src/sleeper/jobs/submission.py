@@ -66,7 +66,7 @@ def submit_ingest(
             this machine become absolute: a worker has another working folder. What a folder or
             a pattern means is found when the job is run.
         job_id: Names the work: a job that was committed before adds nothing. Where it is
-            None or blank, one is made.
+            None, one is made; a blank one is refused.
         csv: How files of CSV are written, as for `Table.ingest`.
 
     Raises:
@@ -190,8 +190,7 @@ def submit_query(
         key, keys, range, regions, prefix: As for `Table.query`; all rows without. They become
             regions of one message: some thousand of them, by the length of their values.
         columns: Value fields to return; keys come along.
-        query_id: Names the query and its file, for one table; where it is None or blank, one is
-            made.
+        query_id: Names the query and its file, for one table; where it is None, one is made.
 
     Raises:
         QueryInvalid: a field, value, range or column does not fit the schema, or the id was used
@@ -202,6 +201,7 @@ def submit_query(
 
     Source: rule QRY-8.
     """
+    given = given_job_id(query_id, "query_id")
     table_id = self.table_id(table_text(table))
     opened = self.tables.table(table_id)
     schema = opened.schema
@@ -215,14 +215,14 @@ def submit_query(
         prefix=prefix,
     )
     query = QueryMessage(
-        query_id=given_job_id(query_id) or self.new_id(),
+        query_id=given or self.new_id(),
         table_name=table,
         table_id=table_id,
         regions=region_documents(schema, wanted),
         requested_value_fields=checked_columns(columns),
     )
     failures = query_failures(query, schema)
-    if not failures and given_job_id(query_id) is not None:
+    if not failures and given is not None:
         try:
             file_of_query(self, query.query_id or "", table_id)
         except JobInvalid as used:
@@ -239,7 +239,7 @@ def submit_export(self: JobsHandle, table: str, export_id: str | None = None) ->
 
     Args:
         table: The table's name.
-        export_id: Names the export and its folder; where it is None or blank, one is made.
+        export_id: Names the export and its folder; where it is None, one is made.
 
     Raises:
         JobInvalid: every reason why it cannot be run; nothing was sent.
@@ -248,7 +248,8 @@ def submit_export(self: JobsHandle, table: str, export_id: str | None = None) ->
     Source: rule EXP-1.
     """
     job = ExportJob(
-        export_id=given_job_id(export_id) or self.new_id(), table_name=table_text(table)
+        export_id=given_job_id(export_id, "export_id") or self.new_id(),
+        table_name=table_text(table),
     )
     record = self.tables.find(table_id=None, table_name=table)
     failures = export_job_failures(job, table_found=record is not None)

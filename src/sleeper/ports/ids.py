@@ -14,16 +14,29 @@ NewId = Callable[[], str]
 """Makes a unique id: a random UUID as text."""
 
 
-def given_job_id(job_id: str | None) -> str | None:
-    """Check the job id that a caller gave and return it; None if it is None or blank (ING-9).
+def given_job_id(job_id: str | None, argument: str = "job_id") -> str | None:
+    """Check the id of a job that a caller gave, and return it; None if there is none (ING-9).
+
+    Args:
+        job_id: The id.
+        argument: The caller's name for it.
 
     Raises:
-        BadRequest: it is not a string, or has more than `JOB_ID_MAX` characters.
+        BadRequest: it is not a string, is blank, or has more than `JOB_ID_MAX` characters.
     """
-    if job_id is not None and not isinstance(job_id, str):
-        raise BadRequest(f"job_id must be a string, not {job_id!r}; leave it out to have one made")
-    if job_id is not None and len(job_id) > JOB_ID_MAX:
+    if job_id is None:
+        return None
+    if not isinstance(job_id, str):
         raise BadRequest(
-            f"the id {job_id[:50]!r}... has {len(job_id):,} characters, above {JOB_ID_MAX:,}"
+            f"{argument} must be a string, not {job_id!r:.100}; leave it out to have one made"
         )
-    return job_id if job_id is not None and job_id.strip() else None
+    if not job_id.strip():
+        raise BadRequest(
+            f"{argument} is blank: give a text that names this work, so that it is done once, or "
+            "leave it out to have one made"
+        )
+    if len(job_id) > JOB_ID_MAX:
+        raise BadRequest(
+            f"{argument} {job_id[:50]!r}... has {len(job_id):,} characters, above {JOB_ID_MAX:,}"
+        )
+    return job_id

@@ -104,8 +104,9 @@ class Table(TableHandle, WholeTable):
                 pandas DataFrame, an iterable of dicts, or a dict of columns. It is read once, in
                 batches; memory is bounded by `sleeper.table.ingest.memory`
                 (docs/guide/adding-rows.md).
-            job_id: Identifies this job. Repeating a committed job changes nothing. If it is None or
-                blank, an id is made; the result and the error CommitUnknown contain it.
+            job_id: Identifies this job. Repeating a committed job changes nothing. If it is None,
+                an id is made; the result and the error CommitUnknown contain it. A blank one is
+                refused.
             csv: How files of CSV are written: `CsvOptions`, or a dict of them, such as
                 {"separator": ";"}. With it all files are CSV, whatever their names.
             ignore_extra_columns: True to drop columns that the table does not have. A column whose

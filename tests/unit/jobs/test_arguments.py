@@ -47,7 +47,7 @@ NO_FILES: list[Any] = [
     1.5,
 ]
 NO_TABLES: list[Any] = [None, "", " ", 7, b"numbers", ["numbers"], LONG, "away", "a\0b"]
-NO_IDS: list[Any] = [7, b"a", ["a"], LONG]
+NO_IDS: list[Any] = ["", " \t", 7, b"a", ["a"], LONG]
 NO_KINDS: list[Any] = [None, "", "nothing", "INGEST", 7, ["ingest"]]
 
 
@@ -81,12 +81,12 @@ def test_what_is_no_table(instance, table):
 
 @pytest.mark.parametrize("given", NO_IDS, ids=lambda each: repr(each)[:20])
 def test_what_is_no_id(instance, given):
-    """Given what is no text, or too long, then it is refused, and not tried as a storage failure."""
+    """Given what is no text, blank, or too long, then it is refused by the name of its argument."""
     jobs, file = instance.jobs, path(instance)
-    refused(lambda: jobs.submit_ingest("numbers", file, given), "id")
-    refused(lambda: jobs.submit_bulk_import("numbers", file, given), "id")
-    refused(lambda: jobs.submit_query("numbers", query_id=given), "id")
-    refused(lambda: jobs.submit_export("numbers", given), "id")
+    refused(lambda: jobs.submit_ingest("numbers", file, given), "job_id ")
+    refused(lambda: jobs.submit_bulk_import("numbers", file, given), "job_id ")
+    refused(lambda: jobs.submit_query("numbers", query_id=given), "query_id ")
+    refused(lambda: jobs.submit_export("numbers", given), "export_id ")
     for ask in (jobs.job, jobs.query, lambda each: jobs.wait(each, rest=lambda: False)):
         refused(lambda ask=ask: ask(given), "id")
     refused(lambda: list(jobs.list(task_id=given)), "task_id")

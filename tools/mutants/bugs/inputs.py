@@ -321,8 +321,8 @@ BUGS = (
         name="blank-id-counts",
         breaks="A blank job id is an id: the second job of that name adds nothing.",
         module="ports/ids.py",
-        right="    return job_id if job_id is not None and job_id.strip() else None\n",
-        wrong="    return job_id\n",
+        right="    if not job_id.strip():\n",
+        wrong="    if False:\n",
         tests=("tests/stories/test_exactly_once.py",),
     ),
     Bug(

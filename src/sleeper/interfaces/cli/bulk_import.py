@@ -116,12 +116,12 @@ def _job(
     table: str | None, files: tuple[str, ...], job_id: str | None, job_file: Path | None
 ) -> BulkImportJob:
     if job_file is not None:
-        if table or job_id:
+        if table or job_id is not None:
             raise click.UsageError("--job has its own table, files and id: leave out the others")
         return read_bulk_import_job(text_of(job_file))
     if not table or not files:
         raise click.UsageError("give TABLE and FILES, or a job by --job")
-    return BulkImportJob(id=job_id, table_name=table, files=files)
+    return BulkImportJob(id=given_job_id(job_id), table_name=table, files=files)
 
 
 def _run_here(

@@ -56,6 +56,7 @@ from sleeper.model.queries import (
 )
 from sleeper.model.schema import Field, Schema, type_to_json
 from sleeper.model.tables import SCHEMA
+from sleeper.ports.ids import given_job_id
 from sleeper.state.kept_versions import KeptVersions
 from sleeper.tables.alter import ColumnChange, NewFields, NewType, asked_change
 from sleeper.tables.delete_rows import RowDeletion
@@ -517,7 +518,7 @@ class RemoteTable(WholeTable):
         progress: Callable[[int, int | None], None],
     ) -> IngestResult:
         self._read()
-        given = job_id if job_id and job_id.strip() else new_secret()[:32]
+        given = given_job_id(job_id) or new_secret()[:32]
         aside = path_aside(set_aside)
         options = csv_for(csv, self.schema)
         source = open_source(data, self._arrow_schema, input_store(), options)

@@ -17,7 +17,6 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from sleeper.errors import BadRequest
 from sleeper.model.column_types import traits_of
 from sleeper.model.schema import FieldType, plain_kinds
-from sleeper.ports.ids import given_job_id
 from sleeper.spark.data_source.open_table import SparkTable
 from sleeper.spark.data_source.writer import (
     TaskOutput,
@@ -56,7 +55,7 @@ class TableStreamWriter(DataSourceStreamWriter):
         written = [message for message in messages if isinstance(message, TaskOutput)]
         if not any(each.rows_read for each in written):
             return
-        stream_id = given_job_id(self._job_id) or next((each.query_id for each in written), None)
+        stream_id = self._job_id or next((each.query_id for each in written), None)
         if stream_id is None:
             raise BadRequest(
                 "this Spark gives tasks no id of their streaming query, so a repeated micro-batch "

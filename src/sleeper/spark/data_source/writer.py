@@ -23,7 +23,7 @@ from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import BadRequest, NullKeys, StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, leaf_groups
-from sleeper.ports.ids import NewId, given_job_id
+from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import use_one_thread
 from sleeper.spark.data_source.open_table import SparkTable, TableFiles
@@ -192,12 +192,11 @@ def commit_written(
         CommitUnknown: storage gave no answer; write again with the job id that the error names.
     """
     references = [reference for each in written for reference in each.references]
-    given_id = given_job_id(job_id)
-    if not references and given_id is None:
+    if not references and job_id is None:
         return
     now = table.store.time()
     job = CommittedJob(
-        job_id=given_id or table.new_id(),
+        job_id=job_id or table.new_id(),
         keep_until=now + table.job_id_kept,
         rows_read=sum(each.rows_read for each in written),
         rows_written=sum(each.rows_written for each in written),
@@ -248,7 +247,7 @@ class TableWriter(DataSourceArrowWriter):
     Args:
         plan: What tasks need.
         open_table: Opens the table once more, in the process that commits. Picklable.
-        job_id: Names the work, so that it is done once; where it is None or blank, one is made.
+        job_id: Names the work, so that it is done once; where it is None, one is made.
     """
 
     def __init__(

@@ -109,23 +109,29 @@ class TestHere:
         assert (json_of(done)["job_id"], json_of(done)["engine"]) == ("june", "local")
 
     @pytest.mark.parametrize("blank", ["", "  "])
-    def test_a_blank_id_is_none(self, url, more, tmp_path, blank):
-        """On the command line and in a job; a second one is not taken for the first."""
+    def test_a_blank_id_of_a_job_is_none(self, url, more, tmp_path, blank):
+        """As upstream's messages have it; a second one is not taken for the first."""
         job = tmp_path / "job.json"
         job.write_text(json.dumps({"id": blank, "tableName": "trips", "files": [str(more)]}))
 
-        done = [
-            json_of(sleeper(*command, "--json"))
-            for command in (
-                ("bulk-import", "--job", job),
-                ("bulk-import", "--job", job),
-                ("bulk-import", "trips", more, "--job-id", blank),
-                ("ingest", "trips", more, "--job-id", blank),
-            )
-        ]
+        done = [json_of(sleeper("bulk-import", "--job", job, "--json")) for _ in range(2)]
 
-        assert [each["already_committed"] for each in done] == [False] * 4
-        assert len({each["job_id"] for each in done}) == 4
+        assert [each["already_committed"] for each in done] == [False] * 2
+        assert len({each["job_id"] for each in done}) == 2
+
+    @pytest.mark.parametrize("blank", ["", "  "])
+    @pytest.mark.parametrize(
+        "command", ["ingest trips", "bulk-import trips", "jobs submit trips"], ids=lambda each: each
+    )
+    def test_a_blank_id_on_the_command_line_is_refused(self, url, more, command, blank):
+        """It comes of a variable that is empty, and would not keep rows from coming twice."""
+        option = "--id" if command.startswith("jobs") else "--job-id"
+
+        refused = sleeper(*command.split(), more, option, blank)
+
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "job_id is blank: give a text that names this work" in refused.stderr
+        assert rows_of(sleeper("query", "trips", "--json")) == ROWS
 
     def test_rows_without_a_key_are_set_aside(self, url, tmp_path):
         """And counted."""

@@ -291,6 +291,17 @@ class TestIngest:
 
         assert remote[1].table("t").count() == 0
 
+    @pytest.mark.parametrize("blank", ["", " "])
+    def test_under_a_blank_id_is_refused(self, remote, blank):
+        """As by the table itself: an empty variable names no work."""
+        table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
+
+        for add in (table.ingest, table.upsert):
+            with pytest.raises(BadRequest, match="job_id is blank"):
+                add([{"id": 1, "n": 1}], job_id=blank)
+
+        assert table.count() == 0
+
     def test_sets_rows_aside_on_this_machine(self, remote, tmp_path):
         """As `Table.ingest(set_aside=...)`."""
         table = remote[0].create_table("t", NUMBERS, row_keys=["id"])

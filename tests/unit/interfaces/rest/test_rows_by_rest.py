@@ -299,6 +299,15 @@ class TestUploads:
         assert [each.json()["already_committed"] for each in (first, second)] == [False, True]
         assert table[0].count() == 22
 
+    @pytest.mark.parametrize("blank", ["", "%20%09"])
+    def test_are_refused_with_a_blank_job_id(self, client, table, blank):
+        """A header that is there and says nothing is a mistake; without it an id is made."""
+        answer = send(client, arrow(NEW), **{"Sleeper-Job-Id": blank})
+
+        assert answer.status_code == 400
+        assert "job_id is blank" in answer.json()["detail"]
+        assert table[0].count() == 20
+
     @pytest.mark.parametrize(
         ("kind", "content", "error"),
         [

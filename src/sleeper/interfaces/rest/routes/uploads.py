@@ -109,12 +109,12 @@ async def add_rows(
     table: str,
     request: Request,
     sleeper_job_id: Annotated[
-        str,
+        str | None,
         Header(
             description="Identifies this job, percent-encoded. A request with the id of a job that "
             "was committed changes nothing, so it is safe to send a request again."
         ),
-    ] = "",
+    ] = None,
     *,
     ignore_extra_columns: Annotated[
         bool, Query(description="true to drop columns that the table does not have.")
@@ -139,7 +139,7 @@ async def add_rows(
             table=table,
             path=path,
             form=form,
-            job_id=unquote(sleeper_job_id),
+            job_id=None if sleeper_job_id is None else unquote(sleeper_job_id),
             ignore_extra=ignore_extra_columns,
             upsert=upsert,
             csv=csv if form == "csv" else None,

@@ -35,7 +35,7 @@ def ingest_upload(
     table: str,
     path: str,
     form: str,
-    job_id: str,
+    job_id: str | None,
     ignore_extra: bool,
     upsert: bool = False,
     csv: CsvOptions | None = None,
@@ -135,7 +135,11 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _added(
-    add: Callable[..., IngestResult], path: str, form: str, job_id: str, csv: CsvOptions | None
+    add: Callable[..., IngestResult],
+    path: str,
+    form: str,
+    job_id: str | None,
+    csv: CsvOptions | None,
 ) -> IngestResult:
     """Add the rows of an upload.
 
@@ -144,10 +148,10 @@ def _added(
     """
     with _named_as_sent(path, form):
         if form != "arrow":
-            return add([path], job_id or None, csv=csv)
+            return add([path], job_id, csv=csv)
         _check_arrow(path)
         with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
-            return add(reader, job_id or None)
+            return add(reader, job_id)
 
 
 @contextmanager
