@@ -73,6 +73,25 @@ def test_each_route_answers_each_role_as_its_description_says(served):
     assert wrong == []
 
 
+def test_settings_of_spark_need_the_largest_role(served):
+    """They can name code which a cluster runs; whoever may only add rows may not choose it."""
+    app, tokens = served
+    client = TestClient(app, base_url="http://localhost")
+    body = {"files": ["s3://b/x"], "kind": "bulk-import", "spark_conf": {"spark.jars": "s3://b/j"}}
+    answers = {
+        role: client.post(
+            "/sleeper/tables/none/jobs",
+            json=body,
+            headers={"Authorization": f"Bearer {tokens[role]}"},
+        )
+        for role in Role
+    }
+
+    assert answers[Role.WRITE].status_code == HTTPStatus.FORBIDDEN
+    assert "spark_conf needs the role admin" in answers[Role.WRITE].json()["detail"]
+    assert answers[Role.ADMIN].status_code not in REFUSED
+
+
 def test_every_page_but_the_sign_in_needs_a_token(served):
     """Pages are not in the description: all routes of their rooms lead to the sign-in."""
     client = TestClient(served[0], base_url="http://localhost", follow_redirects=False)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from itertools import islice
 
+import httpx
 import pytest
 
 import sleeper
 from sleeper.errors import BadRequest
 from sleeper.interfaces.remote import remote_jobs
+from sleeper.interfaces.remote.remote_jobs import RemoteJobs
 from sleeper.interfaces.rest.app import make_app
+from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.statuses import JobState
@@ -253,7 +257,7 @@ def test_a_list_never_ends_early_in_silence(served, monkeypatch):
 
     assert len([*islice(jobs.list(), 2)]) == 2
     for listed in (jobs.list, jobs.tasks):
-        with pytest.raises(BadRequest, match="lists 2 at most, and there may be more"):
+        with pytest.raises(BadRequest, match="lists 2 at most, and there are more"):
             [*listed()]
     assert len([*jobs.queries()]) == 1
     few = command("jobs", "list", "--limit", 1, "--instance", url)
@@ -261,3 +265,71 @@ def test_a_list_never_ends_early_in_silence(served, monkeypatch):
     many = command("jobs", "list", "--limit", 5000, "--instance", url)
     assert (many.exit_code, many.stdout) == (1, "")
     assert "take fewer of them, choose by table, state or time" in many.stderr
+
+
+@pytest.mark.parametrize("name", ["list", "tasks", "queries", "submitted_files"])
+def test_a_list_of_just_as_many_as_a_server_lists_is_whole(served, monkeypatch, name):
+    """Given as many as are listed at once, and no more, then the list ends without an error."""
+    here = [*getattr(served[0].jobs, name)()]
+    monkeypatch.setattr(remote_jobs, "_LISTED_MAX", len(here))
+
+    assert here
+    assert [*getattr(sleeper.connect(served[1], token=None).jobs, name)()] == here
+
+
+def test_a_bulk_import_names_its_platform_and_settings(instance, url, folder):
+    """Given a queue and settings of Spark, then the message has them, as it has locally."""
+    there, file = sleeper.connect(url, token=None).jobs, written(folder / "a.parquet", 1)
+    asked = {"queue": "bulk-import-eks", "spark_conf": {"spark.executor.instances": "4"}}
+    sent = []
+    for jobs in (instance.jobs, there):
+        assert jobs.submit_bulk_import("numbers", file, "june", **asked) == "june"
+        queue = instance.jobs.stores.queue(QueueName.BULK_IMPORT_EKS)
+        (message,) = queue.receive()
+        queue.delete([message.receipt])
+        sent.append(json.loads(message.body))
+
+    assert sent[0]["sparkConf"] == {"spark.executor.instances": "4"}
+    assert sent[1] == sent[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"queue": "query"}, "query is no queue for bulk imports"),
+        ({"queue": "emr"}, "there is no queue 'emr'"),
+        ({"spark_conf": {"spark.executor.instances": 4}}, "spark_conf is .* must map names to"),
+        ({"job_id": ""}, "job_id is blank"),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_a_bulk_import_is_checked_as_locally(instance, url, folder, asked, message):
+    """By the same words."""
+    there, file = sleeper.connect(url, token=None).jobs, written(folder / "a.parquet", 1)
+
+    for jobs in (instance.jobs, there):
+        with pytest.raises(BadRequest, match=message):
+            jobs.submit_bulk_import("numbers", file, **asked)
+
+
+def test_an_ingest_has_no_platform_and_no_settings(instance, url, folder):
+    """By a request of one's own: what would be left out in silence is refused."""
+    body = {"files": [str(written(folder / "a.parquet", 1))]}
+
+    for more in ({"queue": "bulk-import-eks"}, {"spark_conf": {"spark.task.cpus": "1"}}):
+        answer = httpx.post(f"{url}/sleeper/tables/numbers/jobs", json=body | more)
+
+        assert answer.status_code == 400
+        assert (
+            "queue and spark_conf are for jobs of the kind bulk-import" in answer.json()["detail"]
+        )
+
+
+@pytest.mark.parametrize(
+    "name", sorted(each for each in vars(RemoteJobs) if not each.startswith("_"))
+)
+def test_a_method_takes_what_it_takes_locally(name):
+    """Code that submits and follows jobs can use either."""
+    here, there = getattr(InstanceJobs, name), getattr(RemoteJobs, name)
+
+    assert [*signature(there).parameters] == [*signature(here).parameters]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, Never
 from urllib.parse import quote
 
@@ -23,9 +24,11 @@ from sleeper.jobs.arguments import (
     check_times,
     checked_columns,
     checked_paths,
+    checked_settings,
     id_text,
     job_kind,
     member,
+    queue_name,
 )
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.csv_options import CsvOptions
@@ -36,6 +39,7 @@ from sleeper.model.jobs.statuses import JobState, JobStatus
 from sleeper.model.jobs.submitted_files import RetriedFiles, SubmittedFile
 from sleeper.model.jobs.tasks import TaskStatus
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest
+from sleeper.ports.ids import given_job_id
 
 _LISTED_MAX: Final = 1_000
 """How many a server lists at once."""
@@ -44,7 +48,7 @@ _LISTED_MAX: Final = 1_000
 class RemoteJobs:
     """The jobs of an instance: submit them and follow them, by the methods of `InstanceJobs`.
 
-    A list that has a thousand ends in BadRequest, for a server tells of no more.
+    A list of more than a thousand ends in BadRequest, for a server tells of no more.
     """
 
     def __init__(self, client: HttpClient) -> None:
@@ -67,10 +71,17 @@ class RemoteJobs:
         files: Paths,
         job_id: str | None = None,
         *,
+        queue: QueueName | str = QueueName.BULK_IMPORT,
+        spark_conf: Mapping[str, str] | None = None,
         csv: CsvOptions | Mapping[str, Any] | None = None,
     ) -> str:
-        """Ask for many files to be imported at once, and return the job's id."""
-        return self._submit(table, files, job_id, "bulk-import", csv)
+        """Ask for many files to be imported at once, and return the job's id.
+
+        Settings of Spark need a token of the role admin.
+        """
+        settings = checked_settings(spark_conf, "spark_conf")
+        how = {"queue": queue_name(queue)} | ({"spark_conf": settings} if settings else {})
+        return self._submit(table, files, job_id, "bulk-import", csv, how)
 
     def submit_files(
         self,
@@ -86,7 +97,7 @@ class RemoteJobs:
     def submitted_files(self, *, pending: bool = False) -> Iterator[SubmittedFile]:
         """Yield the files that the batcher knows, newest first."""
         found = self._client.get("/sleeper/batcher", pending=pending, limit=_LISTED_MAX)
-        return _all_of(SubmittedFile, found["files"])
+        return _all_of(SubmittedFile, found, "files")
 
     def retry_files(self, job_ids: Sequence[str] | None = None) -> RetriedFiles:
         """Have jobs of submitted files that were rejected, or failed for good, be sent again."""
@@ -124,7 +135,7 @@ class RemoteJobs:
             until=None if until is None else until.isoformat(),
             limit=_LISTED_MAX,
         )
-        return _all_of(JobStatus, found["jobs"])
+        return _all_of(JobStatus, found, "jobs")
 
     def tasks(
         self, kind: JobKind | str | None = None, *, unfinished: bool = False
@@ -134,7 +145,7 @@ class RemoteJobs:
         found = self._client.get(
             "/sleeper/tasks", kind=wanted, unfinished=unfinished, limit=_LISTED_MAX
         )
-        return _all_of(TaskStatus, found["tasks"])
+        return _all_of(TaskStatus, found, "tasks")
 
     def wait(
         self,
@@ -165,7 +176,7 @@ class RemoteJobs:
         """Ask for rows, which a worker writes to a file; return the query's id."""
         schema = RemoteTable(self._client, table).schema
         body = question(schema, key=key, keys=keys, range=range, regions=regions, prefix=prefix)
-        body["query_id"] = query_id
+        body["query_id"] = given_job_id(query_id, "query_id")
         if (wanted := checked_columns(columns)) is not None:
             body["columns"] = [*wanted]
         found = self._client.send("POST", f"{path_of_table(table)}/queries", body)
@@ -173,7 +184,7 @@ class RemoteJobs:
 
     def submit_export(self, table: str, export_id: str | None = None) -> str:
         """Ask for a table to be written to Parquet files, and return the export's id."""
-        body = {"export_id": export_id}
+        body = {"export_id": given_job_id(export_id, "export_id")}
         found = self._client.send("POST", f"{path_of_table(table)}/exports", body)
         return str(found["export_id"])
 
@@ -199,7 +210,7 @@ class RemoteJobs:
             state=None if state is None else member(QueryState, state, "state"),
             limit=_LISTED_MAX,
         )
-        return _all_of(QueryStatus, found["queries"])
+        return _all_of(QueryStatus, found, "queries")
 
     def query_rows(self, query_id: str, *, table: str | None = None) -> Rows:
         """Return the rows that a query wrote to its file in the instance, as a stream."""
@@ -227,11 +238,13 @@ class RemoteJobs:
         job_id: str | None,
         kind: str,
         csv: CsvOptions | Mapping[str, Any] | None,
+        how: Mapping[str, Any] = MappingProxyType({}),
     ) -> str:
         body: dict[str, Any] = {
             "files": [*checked_paths(files)],
-            "job_id": job_id,
+            "job_id": given_job_id(job_id),
             "kind": kind,
+            **how,
             **_csv(csv),
         }
         return str(self._client.send("POST", f"{path_of_table(table)}/jobs", body)["job_id"])
@@ -245,16 +258,16 @@ class RemoteJobs:
         raise AttributeError(f"'RemoteJobs' has no attribute {name!r}")
 
 
-def _all_of(kind: type[Result], found: Sequence[Mapping[str, Any]]) -> Iterator[Result]:
+def _all_of(kind: type[Result], found: Mapping[str, Any], name: str) -> Iterator[Result]:
     """Yield what was listed.
 
     Raises:
-        BadRequest: it may not be all.
+        BadRequest: it was not all.
     """
-    yield from (result_of(kind, each) for each in found)
-    if len(found) >= _LISTED_MAX:
+    yield from (result_of(kind, each) for each in found[name])
+    if found["more"]:
         raise BadRequest(
-            f"a server lists {_LISTED_MAX:,} at most, and there may be more: take fewer of them, "
+            f"a server lists {_LISTED_MAX:,} at most, and there are more: take fewer of them, "
             "choose by table, state or time, or open the instance itself, by its folder or bucket"
         )
 

@@ -52,6 +52,19 @@ class Caller:
     name: str
     role: Role
 
+    def check(self, role: Role, what: str = "this") -> None:
+        """Check that a request may do what needs a role.
+
+        Raises:
+            AccessRefused: its role is too small.
+        """
+        if self.role < role:
+            raise AccessRefused(
+                f"token {self.name!r} has the role {self.role.text}, and {what} needs the role "
+                f"{role.text}",
+                is_known=True,
+            )
+
 
 _LOCAL: Final = Caller("local", Role.ADMIN)
 
@@ -145,12 +158,7 @@ class _RoleNeeded:
         self.role = role
 
     async def __call__(self, caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
-        if caller.role < self.role:
-            raise AccessRefused(
-                f"token {caller.name!r} has the role {caller.role.text}, and this needs the role "
-                f"{self.role.text}",
-                is_known=True,
-            )
+        caller.check(self.role)
         return caller
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sleeper.model.csv_options import CsvOptions
+from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.schema import Field as SchemaField
 from sleeper.model.schema import type_from_json
 
@@ -301,6 +302,22 @@ class IngestJobBody(SubmittedFilesBody):
         Field(description="Names the job: one that was committed before adds nothing."),
     ] = None
     kind: Literal["ingest", "bulk-import"] = "ingest"
+    queue: Annotated[
+        QueueName | None,
+        Field(
+            strict=False,
+            description="Of a bulk import: the queue of the platform that runs it; else a worker "
+            "does.",
+            examples=["bulk-import-eks"],
+        ),
+    ] = None
+    spark_conf: Annotated[
+        dict[str, str] | None,
+        Field(
+            description="Of a bulk import: settings of Spark for this job; needs the role admin.",
+            examples=[{"spark.executor.instances": "4"}],
+        ),
+    ] = None
 
 
 class QueryJobBody(RowsByKey):

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from sleeper.errors import BadRequest
 from sleeper.interfaces.rest.answers import AnswerFormat, answer_format, rows_answer
-from sleeper.interfaces.rest.authorization import ADMIN, READ, WRITE, CheckedRoute
+from sleeper.interfaces.rest.authorization import (
+    ADMIN,
+    READ,
+    WRITE,
+    Caller,
+    CheckedRoute,
+    caller_of,
+)
 from sleeper.interfaces.rest.bodies import (
     ExportJobBody,
     IngestJobBody,
@@ -25,6 +34,7 @@ from sleeper.interfaces.rest.routes.rows import ROWS_ANSWERS
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import ServedInstance, served_instance
 from sleeper.interfaces.rest.statements.questions import asked_of
+from sleeper.interfaces.rest.tokens import Role
 from sleeper.jobs.input_places import InputPlaces
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
@@ -45,12 +55,29 @@ _BUCKETS = ("s3://", "s3a://")
     dependencies=[WRITE],
     responses=answers({"job_id": "flights-2013"}, 202),
 )
-def submit_job(table: str, body: IngestJobBody, request: Request) -> Response:
-    """Ask for files to be ingested, or imported in bulk, by a worker (`sleeper serve`)."""
+def submit_job(
+    table: str,
+    body: IngestJobBody,
+    request: Request,
+    caller: Annotated[Caller, Depends(caller_of)],
+) -> Response:
+    """Ask for files to be ingested, or imported in bulk, by a worker (`sleeper serve`).
+
+    `spark_conf` needs the role admin, for settings can name code that a cluster runs.
+    """
+    if body.spark_conf:
+        caller.check(Role.ADMIN, "spark_conf")
     served = served_instance(request)
     _check_files(served, body.files)
-    jobs = served.instance.jobs
-    submit = jobs.submit_bulk_import if body.kind == "bulk-import" else jobs.submit_ingest
+    submit: Callable[..., str] = served.instance.jobs.submit_ingest
+    if body.kind == "bulk-import":
+        submit = partial(
+            served.instance.jobs.submit_bulk_import,
+            queue=body.queue or QueueName.BULK_IMPORT,
+            spark_conf=body.spark_conf,
+        )
+    elif body.queue is not None or body.spark_conf:
+        raise BadRequest("queue and spark_conf are for jobs of the kind bulk-import")
     csv = _csv_options(body)
     return json_answer({"job_id": submit(table, body.files, body.job_id, csv=csv)}, 202)
 
@@ -73,7 +100,7 @@ def list_submitted_files(
 ) -> Response:
     """List the files that the batcher knows, newest first."""
     found = served_instance(request).instance.jobs.submitted_files(pending=pending)
-    return json_answer({"files": [*islice(found, limit)]})
+    return _listed("files", found, limit)
 
 
 @router.post("/batcher/retry", dependencies=[ADMIN], responses=answers({"jobs": 1, "files": 2}))
@@ -105,7 +132,7 @@ def list_jobs(
         since=since,
         until=until,
     )
-    return json_answer({"jobs": [*islice(found, limit)]})
+    return _listed("jobs", found, limit)
 
 
 @router.get("/jobs/{job_id:segment}", dependencies=[READ])
@@ -159,7 +186,7 @@ def list_queries(
     """List queries that workers run, or exports, that of the newest event first."""
     jobs = served_instance(request).instance.jobs
     found = jobs.queries(kind=kind, table=table, state=state)
-    return json_answer({"queries": [*islice(found, limit)]})
+    return _listed("queries", found, limit)
 
 
 @router.get("/queries/{query_id:segment}", dependencies=[READ])
@@ -204,7 +231,7 @@ def list_tasks(
 ) -> Response:
     """List worker processes that ran jobs, the newest first."""
     found = served_instance(request).instance.jobs.tasks(kind, unfinished=unfinished)
-    return json_answer({"tasks": [*islice(found, limit)]})
+    return _listed("tasks", found, limit)
 
 
 @router.get("/queues", dependencies=[READ])
@@ -225,6 +252,12 @@ def redrive(queue: QueueName, body: MessagesBody, request: Request) -> Response:
     """Put dead letters back into their queue: those that are named, or all."""
     count = served_instance(request).instance.jobs.redrive(queue, body.message_ids)
     return json_answer({"messages": count})
+
+
+def _listed(name: str, found: Iterator[Any], limit: int) -> Response:
+    """Answer with the first of what is found, and whether there are more."""
+    first = [*islice(found, limit)]
+    return json_answer({name: first, "more": next(found, None) is not None})
 
 
 def _csv_options(body: SubmittedFilesBody) -> CsvOptions | None:
