@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import sleeper
 from sleeper.errors import BadRequest, PropertiesInvalid, SchemaInvalid, TableChanged
 from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.model.tables import SCHEMA as SCHEMA_PROPERTY
 from sleeper.tables import alter as verb
 from sleeper.tables import open_table
 from tests.soak import tries
@@ -207,6 +208,46 @@ class TestOneChange:
         done = table.compact(all_files=True)
         assert [job.failure for job in done.jobs] == [None, None]
         check(table.query().to_arrow())
+
+
+class TestNoChange:
+    """A change to what is there already is made, and leaves the table as it is."""
+
+    @pytest.mark.parametrize("is_first", [True, False], ids=["first schema", "later schema"])
+    @pytest.mark.parametrize(
+        "change",
+        [{"nullable": ["note"]}, {"rename": {"note": "note"}}],
+        ids=["nullable", "own name"],
+    )
+    def test_no_entry_is_committed_and_no_record_stored(self, table, change, is_first):
+        """Given a script that is run again, then the history does not grow, nor the index."""
+        if not is_first:
+            table.alter(add=[pa.field("x", pa.int64())])
+        before = table.refresh(), table.schema, table.properties.text(SCHEMA_PROPERTY)
+
+        done = table.alter(**change)
+
+        assert (done.transaction, done.schema) == before[:2]
+        assert (table.refresh(), table.schema, table.properties.text(SCHEMA_PROPERTY)) == before
+
+    def test_properties_beside_it_are_set(self, table):
+        """They are a change of their own."""
+        name = "sleeper.table.gc.delay.minutes"
+        before = table.refresh()
+
+        table.alter(nullable=["note"], properties={name: 7})
+
+        assert table.properties.gc.delay_minutes == 7
+        assert table.refresh() == before
+
+    def test_beside_a_change_it_does_no_harm(self, table):
+        """The rest is made, in one entry."""
+        before = table.refresh()
+
+        table.alter(nullable=["note", "n"])
+
+        assert table.refresh() == before + 1
+        assert {each.name: each.nullable for each in table.schema.values}["n"]
 
 
 class TestVersions:

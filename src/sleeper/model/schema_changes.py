@@ -64,6 +64,9 @@ def with_ids(schema: Schema) -> Schema:
 def changed_schema(schema: Schema, change: SchemaChange) -> Schema:
     """Return the schema of a table after a change of its columns.
 
+    A change to what is there already, such as a new name that is the old one, is none: then it is
+    the same schema, with its number.
+
     Raises:
         SchemaInvalid: a field is not there, or is a key; a name is taken; a type is not wider; or a
             new field can have no value in rows that are there.
@@ -83,6 +86,8 @@ def changed_schema(schema: Schema, change: SchemaChange) -> Schema:
         after = replace(after, name=change.rename.get(each.name, each.name))
         names[each.name] = after.name
         values.append(after)
+    if tuple(values) == before.values and not change.add:
+        return schema
     last_id = before.last_id
     for new in change.add:
         if not new.nullable and new.default is None:

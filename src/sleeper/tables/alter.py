@@ -151,8 +151,10 @@ def alter(
     def changed(schema: Schema) -> Schema:
         nonlocal before
         before = schema
-        _record_schema(table.store, schema)
-        return changed_schema(schema, change)
+        after = changed_schema(schema, change)
+        if after is not schema:
+            _record_schema(table.store, schema)
+        return after
 
     record = set_table_properties(
         table.record.table_id,

@@ -62,7 +62,8 @@ def set_table_properties(
         changes: Values are str, int or bool.
         index: The table index.
         instance: The instance's properties, with defaults for tables; for warnings alone.
-        columns: Returns the schema after a change of columns; None leaves them as they are.
+        columns: Returns the schema after a change of columns, the same one if nothing changes;
+            None leaves them as they are.
 
     Raises:
         PropertiesInvalid: a name or value is not allowed, a property is not editable, or filters or
@@ -78,8 +79,9 @@ def set_table_properties(
         check_editable(before, after)
         schema = Schema.from_json(after[SCHEMA])
         if columns is not None:
-            schema = columns(schema)
-            after[SCHEMA] = schema.to_json()
+            schema, schema_before = columns(schema), schema
+            if schema is not schema_before:
+                after[SCHEMA] = schema.to_json()
         # A stored name that nothing knows may be taken away.
         set_now = {name: texts[name] for name in texts if name in after or name not in before}
         validate_table_properties(after, schema, given=set_now)

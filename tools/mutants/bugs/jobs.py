@@ -204,8 +204,8 @@ BUGS = (
         name="lists-of-a-server-end-in-silence",
         breaks="Whoever lists jobs by a server misses those after the first thousand.",
         module="interfaces/remote/remote_jobs.py",
-        right="if len(found) >= _LISTED_MAX:",
-        wrong="if len(found) > _LISTED_MAX:",
+        right='    if found["more"]:',
+        wrong="    if False:",
         tests=(*JOBS_BY_REST, "-k", "in_silence"),
     ),
     Bug(

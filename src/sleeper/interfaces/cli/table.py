@@ -418,7 +418,7 @@ def alter(
         sleeper --reason "ticket 12" table alter flights --widen distance:LongType
     """
     opened = connect(instance).table(name)
-    names = opened.schema.names
+    names, number = opened.schema.names, opened.schema.number
     new_names = dict(split_pairs(renames, "--rename", names))
     new_types = dict(_field_and_type(text, "--widen") for text in widen)
     fields = _new_fields(add, defaults)
@@ -442,7 +442,10 @@ def alter(
         *(f"{each} may be null" for each in nullable),
         *(f"added {each.name}" for each in fields),
     ]
-    say(f"changed table {name} (transaction {done.transaction}): {', '.join(changes)}")
+    if done.schema.number == number:
+        say(f"table {name} has these columns already (transaction {done.transaction})")
+    else:
+        say(f"changed table {name} (transaction {done.transaction}): {', '.join(changes)}")
     _print_fields(done.schema)
 
 

@@ -63,6 +63,15 @@ def test_columns_change_and_are_shown(table):
     assert "columns changed" in sleeper("history", "t").stdout
 
 
+def test_a_change_to_what_is_there_says_so(table):
+    """Given a command that is run again, then no transaction follows."""
+    first, again = (alter("--nullable", "n") for _ in range(2))
+
+    assert first.stdout.splitlines()[0] == "changed table t (transaction 4): n may be null"
+    assert again.exit_code == 0
+    assert again.stdout.splitlines()[0] == "table t has these columns already (transaction 4)"
+
+
 def test_a_program_reads_the_schema(table):
     """With --json, as `sleeper table show --json` has it."""
     done = json_of(alter("--add", "x:DecimalType(5, 2):null", "--json"))
