@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.columns.type_traits import arrow_traits
+from sleeper.columns.type_traits import arrow_traits, is_text
 
 
 def castable(given: pa.DataType, want: pa.DataType) -> bool:
@@ -13,6 +13,8 @@ def castable(given: pa.DataType, want: pa.DataType) -> bool:
     have, is_ = plain_type(given), pa.types
     if have == want or is_.is_null(have):
         return True
+    if isinstance(given, pa.UuidType) and is_text(want):
+        return False  # Arrow has its 16 bytes, which are no text
     row = arrow_traits(want)
     if row is not None:
         return bool(row.takes(have))

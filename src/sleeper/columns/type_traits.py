@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -173,6 +174,12 @@ def _none(kind: pa.DataType) -> bool:
 
 
 def _converted(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
+    return pa.array(values, want, from_pandas=False)
+
+
+def _texts(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
+    if any(issubclass(cls, UUID) for cls in classes):
+        values = [str(value) if isinstance(value, UUID) else value for value in values]
     return pa.array(values, want, from_pandas=False)
 
 
@@ -383,6 +390,7 @@ _ROWS: Final = (
         items=pa.binary(),
         layout=_TEXTS,
         needs_validation=True,
+        from_python=_texts,
     ),
     _row(
         Primitive.BYTES,

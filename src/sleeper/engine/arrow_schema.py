@@ -254,7 +254,7 @@ def check_columns(
         if not castable(have, field.type):
             raise InputSchemaMismatch(
                 f"column {field.name!r} of {origin} is {have}, but the table needs {field.type}"
-                f"{_type_advice(plain_type(have), field.type)}"
+                f"{_type_advice(have, field.type)}"
             )
 
 
@@ -296,7 +296,13 @@ def refuse_duplicates(
         raise error(f"{origin} has more than one column named {repeated}; rename or drop them")
 
 
-def _type_advice(have: pa.DataType, want: pa.DataType) -> str:
+def _type_advice(given: pa.DataType, want: pa.DataType) -> str:
+    if isinstance(given, pa.UuidType):
+        return (
+            ": it has the 16 bytes of each UUID. Give their texts, as by "
+            "[str(each) for each in column.to_pylist()], or declare ByteArrayType"
+        )
+    have = plain_type(given)
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
         if want.tz:
             return ": it has no time zone, but the field needs one. Add it first"

@@ -26,6 +26,7 @@ from functools import lru_cache, partial
 from numbers import Integral, Real
 from operator import index, methodcaller
 from typing import Any, Final, Literal
+from uuid import UUID
 
 from sleeper.errors import SchemaInvalid
 from sleeper.html.values import NotebookHtml
@@ -190,7 +191,7 @@ _NUMPY_FLOATS = ("float16", "float32")  # numpy.float64 is a float
 
 
 def _is_text(cls: type) -> bool:
-    return issubclass(cls, str)
+    return issubclass(cls, str | UUID)
 
 
 def _is_bytes(cls: type) -> bool:
@@ -233,12 +234,14 @@ def _plain_integer(limit: int, value: Any) -> int:
     return number
 
 
-def plain_text(value: str) -> str:
-    """Return a string as `str` itself, also for a member of an enum.
+def plain_text(value: str | UUID) -> str:
+    """Return a string as `str` itself, also for a member of an enum; a UUID as its text.
 
     Raises:
         ValueError: UTF-8 cannot encode it: it has half of a surrogate pair.
     """
+    if isinstance(value, UUID):
+        return str(value)
     text = str.__str__(value)
     if not text.isascii():
         text.encode()

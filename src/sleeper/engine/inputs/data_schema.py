@@ -204,11 +204,14 @@ def _columns_of_values(columns: Mapping[Any, Any]) -> pa.Schema:
                 "values. If it is a type, give a pyarrow.Schema"
             )
         try:
-            found.append(pa.field(name, pa.array(values, from_pandas=True).type))
+            kind = pa.array(values, from_pandas=True).type
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise SchemaInvalid(
                 f"the values of {name!r} have no common type: {error}. Give a Schema"
             ) from None
+        if kind == pa.uuid() and not isinstance(values, pa.Array | pa.ChunkedArray):
+            kind = pa.string()  # objects of class UUID
+        found.append(pa.field(name, kind))
     return pa.schema(found)
 
 

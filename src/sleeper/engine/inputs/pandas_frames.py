@@ -83,12 +83,18 @@ def frame_schema(frame: Any) -> pa.Schema:
     """
     columns, levels = _names(frame)
     found = [
-        pa.field(name, arrow_column(frame.index.get_level_values(at), name).type)
+        pa.field(name, _column_type(frame.index.get_level_values(at), name))
         for name, at in levels.items()
     ]
     for at, name in enumerate(columns):
-        found.append(pa.field(name, arrow_column(frame.iloc[:, at], name).type))
+        found.append(pa.field(name, _column_type(frame.iloc[:, at], name)))
     return pa.schema(found)
+
+
+def _column_type(values: Any, name: str) -> pa.DataType:
+    """Return the type of a column or a level of an index; objects of class UUID are texts."""
+    kind = arrow_column(values, name).type
+    return pa.string() if values.dtype == object and kind == pa.uuid() else kind
 
 
 def _names(frame: Any) -> tuple[list[str], dict[str, int]]:
