@@ -356,6 +356,69 @@ def test_numbers_with_a_decimal_comma_are_told(instance, tmp_path, caplog):
     assert "--decimal-point ," in told
 
 
+def test_zeros_that_numbers_begin_with_are_told(tmp_path, caplog):
+    """Given codes such as 007, then a warning says that they lose zeros, and what keeps them."""
+    path = tmp_path / "a.csv"
+    path.write_text('id,zip,n,ratio\n1,01067,0,0.5\n2,80331,,-0.25\n3,"00010",100,00.5\n')
+    with sleeper.connect(tmp_path / "instance", create=True) as instance:
+        made = instance.create_table("numbers", str(path), row_keys=["id"])
+        told = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        own = pa.schema([("id", pa.int64()), ("zip", pa.string()), ("n", pa.int64())])
+        kept = instance.create_table("kept", own, row_keys=["id"])
+        kept.ingest(path, ignore_extra_columns=True)
+
+    assert {field.name: field.type.value for field in made.schema.fields}["zip"] == "LongType"
+    assert len(told) == 2
+    assert told[0].startswith(
+        f"column 'zip' of {str(path)!r} is of numbers, so 2 of its first 3 values lose the zeros "
+        "that they begin with, such as '01067': if they are codes, give the column the type "
+        "StringType, in a schema of your own (--schema, in Python pa.schema)"
+    )
+    assert "column 'ratio'" in told[1]
+    assert "such as '00.5'" in told[1]
+    assert kept.query(columns=["zip"]).to_arrow()["zip"].to_pylist() == ["01067", "80331", "00010"]
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_told"),
+    [
+        (["31.12.2025", "1.2.2026", ""], True),
+        (["12/31/2025 23:59", "1/2/2026 0:00:01"], True),
+        (["31-12-2025"], True),
+        (["31.12.2025", "soon"], False),
+        (["1.2.3", "10.0.0.1"], False),
+        (["2025-12-31"], False),
+    ],
+)
+def test_dates_that_end_with_the_year_are_told(instance, tmp_path, caplog, texts, is_told):
+    """Given a column of such dates alone, then a warning says why it is text, and what to do."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,day\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)))
+
+    instance.create_table("t", path, row_keys=["id"])
+
+    told = [record.getMessage() for record in caplog.records]
+    assert [each.startswith("column 'day' of") for each in told] == [True] * is_told
+    assert all(f"dates such as {texts[0]!r} do not begin with the year" in each for each in told)
+
+
+def test_the_command_line_tells_of_zeros_and_dates(tmp_path, monkeypatch):
+    """Given `table add --like`, then each is a line beside the schema that was found."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,day\n007,31.12.2025\n")
+    sleeper.connect(tmp_path / "instance", create=True).close()
+    monkeypatch.setenv("SLEEPER_INSTANCE", str(tmp_path / "instance"))
+
+    done = command("table", "add", "t", "--like", path, "--row-key", "id")
+
+    assert done.exit_code == 0
+    assert "column 'id' of" in done.stderr
+    assert "column 'day' of" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_a_column_that_few_values_make_text_is_told(tmp_path, caplog):
     """Given n/a among numbers, then the warning names value, line and row, and --null-text ends it."""
     path = tmp_path / "a.csv"

@@ -118,10 +118,16 @@ def from_arrow(
 
 def no_such_keys(missing: Sequence[str], columns: Sequence[str]) -> str:
     """Return what to say where keys are no columns, and which column is similar."""
-    plain = {column.casefold(): column for column in columns}
-    near = get_close_matches(str(missing[0]).casefold(), plain, n=1)
-    meant = f" (did you mean {plain[near[0]]!r}?)" if near else ""
+    near = similar_column(missing[0], columns)
+    meant = "" if near is None else f" (did you mean {near!r}?)"
     return f"key fields {[*missing]} are not among the columns {[*columns]}{meant}"
+
+
+def similar_column(name: str, columns: Sequence[str]) -> str | None:
+    """Return the column whose name is most similar to a name; None if none is."""
+    plain = {column.casefold(): column for column in columns}
+    near = get_close_matches(str(name).casefold(), plain, n=1)
+    return plain[near[0]] if near else None
 
 
 def field_of_arrow(field: pa.Field) -> Field:

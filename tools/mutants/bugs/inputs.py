@@ -318,6 +318,22 @@ BUGS = (
         tests=("tests/stories/test_bad_input.py", "-k", "misspelt"),
     ),
     Bug(
+        name="zeros-lost-in-silence",
+        breaks="A table like a file of CSV makes numbers of codes such as 007, and tells nobody.",
+        module="engine/inputs/text_lines.py",
+        right='_LEADING_ZERO: Final = r"^\\s*[-+]?0\\d"',
+        wrong='_LEADING_ZERO: Final = r"^\\s*[-+]?00\\d"',
+        tests=("tests/stories/test_schema_from_data.py", "-k", "zeros"),
+    ),
+    Bug(
+        name="uuids-of-arrow-as-text",
+        breaks="The 16 bytes of a UUID of Arrow become a text of control characters.",
+        module="columns/exact_cast.py",
+        right="    if isinstance(given, pa.UuidType) and is_text(want):\n",
+        wrong="    if False:\n",
+        tests=("tests/stories/test_uuids.py",),
+    ),
+    Bug(
         name="blank-id-counts",
         breaks="A blank job id is an id: the second job of that name adds nothing.",
         module="ports/ids.py",

@@ -13,7 +13,12 @@ from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import from_arrow, no_such_keys, refuse_duplicates
+from sleeper.engine.arrow_schema import (
+    from_arrow,
+    no_such_keys,
+    refuse_duplicates,
+    similar_column,
+)
 from sleeper.engine.inputs.input_files import file_schema, find_files, shown
 from sleeper.engine.inputs.pandas_frames import frame_schema, is_pandas
 from sleeper.engine.inputs.sources import (
@@ -28,7 +33,7 @@ from sleeper.engine.inputs.text_files import (
     json_schema,
     refuse_other_encoding,
     refuse_other_separator,
-    warn_of_texts,
+    warn_of_types,
 )
 from sleeper.errors import BadRequest, SchemaInvalid
 from sleeper.model.csv_options import CsvOptions
@@ -148,7 +153,8 @@ def _check_names(found: pa.Schema, path: str, keys: Sequence[str], csv: CsvOptio
     """Check the names of a file's columns, to say which file it is and how it is read otherwise.
 
     Raises:
-        SchemaInvalid: a name occurs twice or is empty, or a key is not among them.
+        SchemaInvalid: a name occurs twice or is empty, or no key is among those of CSV and none
+            is similar: its first row may be no header.
     """
     refuse_duplicates(found, shown(path), SchemaInvalid)
     is_csv = csv is not None or text_kind(path) == "csv"
@@ -160,12 +166,12 @@ def _check_names(found: pa.Schema, path: str, keys: Sequence[str], csv: CsvOptio
         raise SchemaInvalid(
             f"column {found.names.index('') + 1} of {shown(path)} has no name{advice * is_csv}"
         )
-    header = csv is None or csv.header
-    missing = [name for name in keys if name not in found.names]
-    told = no_such_keys(missing, found.names) if missing else ""
-    if is_csv and header and len(missing) == len(keys) > 0 and not told.endswith("?)"):
+    has_header = is_csv and (csv is None or csv.header)
+    if not has_header or not keys or set(keys) & set(found.names):
+        return  # keys that are missing are refused later, for data of any kind
+    if similar_column(keys[0], found.names) is None:
         raise SchemaInvalid(
-            f"{told} of {shown(path)}. If its first row has values "
+            f"{no_such_keys(keys, found.names)} of {shown(path)}. If its first row has values "
             "and no names, give csv=CsvOptions(header=False, column_names=[...]), on the command "
             "line --no-header --column-names"
         )
@@ -187,7 +193,7 @@ def _columns_of_file(
     found = csv_schema(path, remote, csv or CsvOptions())
     refuse_other_separator(path, found.names, keys, csv or CsvOptions())
     refuse_other_encoding(path, found)
-    warn_of_texts(path, remote, csv or CsvOptions())
+    warn_of_types(path, remote, csv or CsvOptions())
     # Nothing but nulls in what was read: any value is a text.
     return pa.schema(
         [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in found]

@@ -22,7 +22,13 @@ from pyarrow import json as arrow_json
 
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.engine.inputs.input_files import is_remote, shown
-from sleeper.engine.inputs.text_lines import decimal_commas, line_of_row, odd_texts
+from sleeper.engine.inputs.text_lines import (
+    decimal_commas,
+    leading_zeros,
+    line_of_row,
+    odd_texts,
+    other_dates,
+)
 from sleeper.engine.inputs.text_values import (
     DecodedFile,
     MapsAsLists,
@@ -235,16 +241,24 @@ def refuse_other_encoding(path: str, found: pa.Schema) -> None:
             _refuse(path, f"column {field.name!r} has values that are no UTF-8: {_GIVE_ENCODING}")
 
 
-def warn_of_texts(path: str, remote: InputStore | None, csv: CsvOptions) -> None:
-    """Log which values of a file of CSV make columns text that seem to be something else.
+def warn_of_types(path: str, remote: InputStore | None, csv: CsvOptions) -> None:
+    """Log which columns of a file of CSV may have been meant to have another type, and why.
 
-    Such a column would be numbers, dates or times if some values were null. Its first 8 MiB count.
+    A column of text would be numbers, dates or times if some values were null or were written
+    otherwise; one of numbers would be text, for zeros that values begin with. Its first 8 MiB
+    count.
     """
-    with _opened(path, remote, csv=csv) as file:
-        try:
-            rows = _open_csv(file, {}, csv).read_next_batch()
-        except (pa.ArrowException, StopIteration):
-            return
+    rows = _first_rows(path, remote, csv, {})
+    if rows is None:
+        return
+    _warn_of_zeros(path, remote, csv, rows)
+    for column, value in other_dates(rows).items():
+        _log.warning(
+            "column %r of %s is text, because dates such as %.50r do not begin with the year: if "
+            "they are to be dates, write them as 2025-12-31, or read the file with pandas or "
+            "polars and give the frame",
+            *(column, shown(path), value),
+        )
     for column, value in decimal_commas(rows).items() if csv.decimal_point == "." else ():
         _log.warning(
             "column %r of %s is text, because its values have commas, such as %.50r. If they are "
@@ -260,6 +274,39 @@ def warn_of_texts(path: str, remote: InputStore | None, csv: CsvOptions) -> None
             *(odd.column, shown(path), odd.count, odd.total, odd.kind, odd.value),
             *(_at_line(path, remote, row, csv), row),
         )
+
+
+def _warn_of_zeros(
+    path: str, remote: InputStore | None, csv: CsvOptions, rows: pa.RecordBatch
+) -> None:
+    numbers = [
+        field.name
+        for field in rows.schema
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    ]
+    if not numbers:
+        return
+    texts = _first_rows(path, remote, csv, dict.fromkeys(numbers, pa.string()))
+    if texts is None:
+        return
+    for column, (value, count) in leading_zeros(texts).items():
+        _log.warning(
+            "column %r of %s is of numbers, so %d of its first %d values lose the zeros that they "
+            "begin with, such as %.50r: if they are codes, give the column the type StringType, in "
+            "a schema of your own (--schema, in Python pa.schema)",
+            *(column, shown(path), count, texts.num_rows, value),
+        )
+
+
+def _first_rows(
+    path: str, remote: InputStore | None, csv: CsvOptions, types: dict[str, pa.DataType]
+) -> pa.RecordBatch | None:
+    """Return the first 8 MiB of a file of CSV; None if they cannot be read."""
+    with _opened(path, remote, csv=csv) as file:
+        try:
+            return _open_csv(file, types, csv).read_next_batch()
+        except (pa.ArrowException, StopIteration):
+            return None
 
 
 def json_schema(path: str, remote: InputStore | None) -> pa.Schema:

@@ -153,6 +153,8 @@ _KINDS: Final = {
 }
 _MOST: Final = 0.5
 _DECIMAL_COMMA: Final = r"^\s*[-+]?\d+,\d+\s*$"
+_OTHER_DATE: Final = r"^\s*\d{1,2}[./-]\d{1,2}[./-]\d{4}([ T]\d{1,2}:\d\d(:\d\d)?)?\s*$"
+_LEADING_ZERO: Final = r"^\s*[-+]?0\d"
 
 
 def odd_texts(rows: pa.RecordBatch) -> list[OddText]:
@@ -174,13 +176,50 @@ def decimal_commas(rows: pa.RecordBatch) -> dict[str, str]:
     Args:
         rows: Columns as they were read: text, or what was found for them.
     """
+    return _texts_like(_DECIMAL_COMMA, rows)
+
+
+def other_dates(rows: pa.RecordBatch) -> dict[str, str]:
+    """Return columns of text whose values all seem to be dates that end with the year.
+
+    >>> other_dates(pa.record_batch({"a": ["31.12.2025", None], "b": ["1/2/2025 10:00", "x"]}))
+    {'a': '31.12.2025'}
+
+    Args:
+        rows: Columns as they were read: text, or what was found for them.
+
+    Returns:
+        The first value of each.
+    """
+    return _texts_like(_OTHER_DATE, rows)
+
+
+def _texts_like(pattern: str, rows: pa.RecordBatch) -> dict[str, str]:
     found = {}
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         values = column.drop_null()
         if values.type == pa.string() and len(values):
-            numbers = pc.match_substring_regex(values, _DECIMAL_COMMA)
-            if numbers.false_count == 0:
+            fits = pc.match_substring_regex(values, pattern)
+            if fits.false_count == 0:
                 found[name] = values[0].as_py()
+    return found
+
+
+def leading_zeros(texts: pa.RecordBatch) -> dict[str, tuple[str, int]]:
+    """Return columns with values that begin with a zero and another digit: the first, and how many.
+
+    >>> leading_zeros(pa.record_batch({"a": ["10", "007", "01"], "b": ["0", "-0.5", None]}))
+    {'a': ('007', 2)}
+
+    Args:
+        texts: Columns of text.
+    """
+    found = {}
+    for name, column in zip(texts.schema.names, texts.columns, strict=True):
+        begins = pc.fill_null(pc.match_substring_regex(column, _LEADING_ZERO), False)
+        if begins.true_count:
+            first = column[pc.index(begins, True).as_py()].as_py()
+            found[name] = first, begins.true_count
     return found
 
 
