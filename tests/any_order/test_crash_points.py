@@ -207,6 +207,16 @@ UPSERT_FORMAT_2 = Operation(
     lambda i: i.table("t").upsert(NEW, job_id="upserted"),
     prepare=lambda i: (files_on_a_split_partition(i), UPGRADE.run(i)),
 )
+PURGE = Operation(
+    "purge",
+    lambda i: i.table("t").purge(keys=[1, 10, 12, 20]),
+    clears_up=True,
+    prepare=lambda i: (
+        files_on_a_split_partition(i),
+        UPGRADE.run(i),
+        i.table("t").delete(keys=[11, 12]),
+    ),
+)
 SPLIT_LARGE = Operation(
     "split-large", lambda i: i.table("t").split_partitions(), prepare=one_large_leaf
 )
@@ -480,6 +490,26 @@ def test_a_downgrade_that_died_anywhere_is_completed_by_the_next(kind):
         about = pq.read_schema(pa.BufferReader(files.read(newest))).metadata
         assert about[b"sleeper.format"] == b"1", dead.faults.names[call]
         assert int(about[b"sleeper.transaction"]) == change.transaction == table.state().number
+
+
+@pytest.mark.parametrize("kind", [*DEATHS, *FAILURES])
+def test_a_purge_that_ended_anywhere_is_completed_by_the_next(kind):
+    """DEL-4: given limits that are keys, and a deletion that names some, the proof is whole."""
+    before = prepared(PURGE)
+    wanted = seen(healthy_run(PURGE).objects)["t"][0]
+
+    for call in some(calls_of(PURGE), one_in=11):
+        dead = run(PURGE, before, Faults((Fault(call, kind),)), 1_000)
+        table = open_instance(dead.objects, counted_ids(2_000)).table("t")
+        proof = table.purge(keys=[1, 10, 12, 20])
+
+        name = dead.faults.names[call]
+        assert proof.finished, (name, proof.findings)
+        assert len(table.purges()) <= 2, name  # it goes on, or had ended
+        assert all(each.finished for each in table.purges()), name
+        assert {10, 20}.isdisjoint(table.split_points()), name
+        assert seen(dead.objects)["t"][0] == wanted, name
+        assert table.verify().findings == (), name
 
 
 @pytest.mark.parametrize("operation", INGESTS, ids=str)

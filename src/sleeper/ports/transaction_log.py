@@ -52,6 +52,17 @@ class TransactionLog(Protocol):
         """
         ...
 
+    def replace(self, number: int, before: bytes, after: bytes) -> bool:
+        """Put `after` in the place of entry `number`, if that is `before`; False if it is not.
+
+        For entries out of which keys are taken. Where the storage cannot compare and put at once,
+        two processes that do so may each undo what the other has done: look again afterwards.
+
+        Raises:
+            StorageFailed: there was no answer; it may be replaced or not.
+        """
+        ...
+
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold an advisory lock among writers of this machine; wait for it for a while.
 
@@ -112,6 +123,10 @@ class LogAround:
         """Ask when an entry was stored."""
         return self._log.stored_at(number)
 
+    def replace(self, number: int, before: bytes, after: bytes) -> bool:
+        """Put another body in the place of an entry."""
+        return self._log.replace(number, before, after)
+
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the log's advisory lock."""
         return self._log.writer_lock(meanwhile)
@@ -164,6 +179,16 @@ class SnapshotStore(Protocol):
 
         Raises:
             StorageFailed: it is unknown which one is stored.
+        """
+        ...
+
+    def delete_before(self, number: int) -> int:
+        """Delete all that is kept of states before transaction `number`; return how many objects.
+
+        The copy of a new state goes too, whatever its number: the next commits write another.
+
+        Raises:
+            StorageFailed: something may be left.
         """
         ...
 

@@ -11,6 +11,9 @@ An entry of format 1 is one JSON object. One of format 2 has two lines:
   and then its digest tells nobody what it was.
 - `prev` is the digest of the first line of the entry before, so nobody changes an entry unnoticed.
 
+An entry of format 1 that named keys of purged rows is replaced by one that has its id, its time and
+`PURGED` in place of its transactions (`emptied`), so that its number stays taken.
+
 Entries are decoded again before they are written: an invalid value fails its writer, not readers.
 """
 
@@ -33,11 +36,17 @@ from sleeper.errors import (
     SleeperError,
     VersionNotFound,
 )
+from sleeper.model.authors import Author
 from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.state.table_state import FORMATS, Transaction
-from sleeper.state.transaction_json import is_known_type, transaction_from_json, transaction_to_json
+from sleeper.state.transaction_json import (
+    author_from_json,
+    is_known_type,
+    transaction_from_json,
+    transaction_to_json,
+)
 from sleeper.state.value_json import (
     Document,
     read,
@@ -50,6 +59,7 @@ from sleeper.state.value_json import (
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _DIGEST_BYTES: Final = 16
 _NO_SALT: Final = bytes(_DIGEST_BYTES)
+_PURGED: Final = "PURGED"
 _ROW_KEYS: Final = frozenset({"firstKey", "lastKey"})
 _LIMITS: Final = "region"
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -144,7 +154,7 @@ def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
 
     Raises:
         FormatTooNew: a newer Sleeper wrote it.
-        VersionNotFound: limits of partitions in it were removed, as the keys of purged rows are.
+        VersionNotFound: keys of purged rows were removed from it, and it is nothing without them.
         DataDamaged: it is not an entry.
     """
     try:
@@ -154,6 +164,8 @@ def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
         if type(number) is not int or number not in FORMATS:
             raise _unknown_format(number, where)
         transactions = read_list(document, "transactions", dict)
+        if any(each.get("type") == _PURGED for each in transactions):
+            raise _purged(where, "named keys")
         _check_types(transactions, where)
         if number > 1:
             _put_keys(transactions, _Keys.read(document, second).values, where)
@@ -211,6 +223,81 @@ def without_keys(body: bytes, values: Collection[KeyValue]) -> bytes:
         if value is not None and json.dumps(value) in removed:
             keys.values[place], keys.salts[place] = None, _NO_SALT
     return first if not keys.values else first + b"\n" + keys.second_line()
+
+
+def emptied(body: bytes) -> bytes:
+    """Return what stands in the place of an entry of format 1 whose keys have to go.
+
+    Earlier versions do not know its type of transaction, and so refuse it.
+    """
+    document = json.loads(body)
+    kept = {name: document[name] for name in ("format", "entryId", "at") if name in document}
+    by = {each["by"] for each in document["transactions"] if "by" in each}
+    left = [{"type": _PURGED, "by": each} for each in sorted(by)] or [{"type": _PURGED}]
+    return _line({**kept, "transactions": left})
+
+
+def keys_of(body: bytes) -> set[KeyValue]:
+    """Return the values of row keys that an entry has: of first and last rows, and limits.
+
+    Raises:
+        ValueError, TypeError, LookupError: it is not an entry.
+    """
+    first, _, second = body.partition(b"\n")
+    document = json.loads(first)
+    if document["format"] > 1:
+        return {value for value in _Keys.read(document, second).values if value is not None}
+    found = set[KeyValue]()
+
+    def note(value: KeyValue) -> KeyValue:
+        found.add(value)
+        return value
+
+    _change_keys(document["transactions"], note, note)
+    return found
+
+
+def format_of(body: bytes) -> int:
+    """Return the format of an entry, which may lack keys.
+
+    Raises:
+        ValueError, TypeError, LookupError: it is not an entry.
+    """
+    return read(json.loads(body.partition(b"\n")[0]), "format", int)
+
+
+def entry_time(body: bytes, where: str) -> datetime:
+    """Return when an entry was written, which it says even where keys were removed from it.
+
+    Raises:
+        DataDamaged: it is not an entry.
+    """
+    try:
+        return time_from_json(read(json.loads(body.partition(b"\n")[0]), "at", str))
+    except _NO_ENTRY as error:
+        raise DataDamaged(
+            f"{where} is not a log entry: {error}. Restore it from a copy of the table's state."
+        ) from error
+
+
+def authors_of(body: bytes) -> list[Author | None]:
+    """Return who committed each transaction of an entry, as it says even without keys.
+
+    Raises:
+        DataDamaged: it is not an entry.
+    """
+    try:
+        transactions = read_list(json.loads(body.partition(b"\n")[0]), "transactions", dict)
+        return [author_from_json(each) for each in transactions]
+    except _NO_ENTRY as error:
+        raise DataDamaged(f"this is not a log entry: {error}") from error
+
+
+def _purged(where: str, what: str) -> VersionNotFound:
+    return VersionNotFound(
+        f"{where} {what} of purged rows, so the table's state at that time is not kept. Request a "
+        "later one."
+    )
 
 
 def changed_keys(body: bytes) -> int:
@@ -325,10 +412,7 @@ def _put_keys(
     def limit_at(place: object) -> KeyValue:
         value = value_at(place)
         if value is None:
-            raise VersionNotFound(
-                f"{where} had limits of partitions that were keys of purged rows, so the table's "
-                "state at that time is not kept. Request a later one."
-            )
+            raise _purged(where, "had limits of partitions that were keys")
         return value
 
     _change_keys(transactions, value_at, limit_at)

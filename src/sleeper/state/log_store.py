@@ -20,7 +20,7 @@ from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
 from sleeper.state.commit import commit_group, replay
 from sleeper.state.file_references import FileReferences
 from sleeper.state.kept_versions import files_deleted, first_kept
-from sleeper.state.log_entry import decode_entry
+from sleeper.state.log_entry import entry_time
 from sleeper.state.moves import MovedLog, version_left_behind
 from sleeper.state.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
@@ -158,7 +158,7 @@ class TransactionLogStateStore:
 
     def dates_stored_before(self, time: datetime) -> datetime:
         """Find out from the log when its entries were stored."""
-        return dates_stored_before(time, self.refresh(), self.log, self._schema)
+        return dates_stored_before(time, self.refresh(), self.log)
 
     def at(self, number: int) -> TableState:
         """Return the state after transaction `number`, from the newest snapshot before it."""
@@ -183,13 +183,18 @@ class TransactionLogStateStore:
         newest, first = self.state(), 0 if self._here is None else self._here.number - 1
         if number == newest.number:
             return newest
-        return self._version(number, newest) if first <= number < newest.number else None
+        if not first <= number < newest.number:
+            return None
+        try:
+            return self._version(number, newest)
+        except VersionNotFound:  # entries before it lack keys of purged rows
+            return None
 
     def time_of(self, number: int) -> datetime | None:
         """Return the date of an entry, which is read."""
         body = self.log.read(number) if number else None
         where = f"entry {number} of the transaction log"
-        return None if body is None else decode_entry(body, self._schema, where).at
+        return None if body is None else entry_time(body, where)
 
     def _version(self, number: int, newest: TableState) -> TableState:
         """Return the state after a transaction, even if its files were deleted."""
@@ -219,7 +224,7 @@ class TransactionLogStateStore:
             known = self._recent()
             try:
                 done = self._commit_after(known, transactions, together=together)
-            except DataDamaged:
+            except (DataDamaged, VersionNotFound):
                 known_again = self._reload_past_corrupt_entry(known)
                 done = self._commit_after(known_again, transactions, together=together)
             finally:
@@ -345,11 +350,14 @@ class TransactionLogStateStore:
             if numbers and numbers[-1] > state.number:
                 return self._load()[1]
             return replay(state, self.log.read_after(state.number), self._schema)
-        except DataDamaged:
+        except (DataDamaged, VersionNotFound):
             return self._reload_past_corrupt_entry(known)
 
     def _reload_past_corrupt_entry(self, known: TableState) -> TableState:
-        """Load a snapshot that is newer than the unreadable entry, if there is one."""
+        """Load a snapshot that is newer than the unreadable entry, if there is one.
+
+        An entry of which keys were taken out may be one that nobody can replay any more.
+        """
         _, loaded = self._load()
         return loaded if loaded.number > known.number else known
 

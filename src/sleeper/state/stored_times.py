@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.log_entry import decode_entry
+from sleeper.state.log_entry import entry_time
 from sleeper.state.table_state import TableState
 
 _MOMENT = timedelta(microseconds=1)
 
 
-def dates_stored_before(
-    time: datetime, newest: TableState, log: TransactionLog, schema: Schema
-) -> datetime:
+def dates_stored_before(time: datetime, newest: TableState, log: TransactionLog) -> datetime:
     """Return a date: every entry that is dated before it was stored before `time`.
 
     Dates of entries ascend, and so do the times at which they were stored. So the date of the last
@@ -30,7 +27,6 @@ def dates_stored_before(
         time: By the clock of the storage.
         newest: The newest state of the table.
         log: The table's log.
-        schema: The table's.
 
     Raises:
         StorageFailed: the log cannot be read.
@@ -41,7 +37,7 @@ def dates_stored_before(
     else:
         body = log.read(number) if number else None
         where = f"entry {number} of the transaction log"
-        date = decode_entry(body, schema, where).at if body is not None else None
+        date = entry_time(body, where) if body is not None else None
     if date is None:  # no entry is known to be old enough
         return datetime.min.replace(tzinfo=time.tzinfo)
     return min(time, date + _MOMENT)

@@ -81,7 +81,7 @@ def transaction_from_json(document: Document, schema: Schema) -> Transaction:
     """
     _, _, from_json = _TYPES[read(document, "type", str)]
     transaction: Transaction = from_json(document, schema)
-    author = _author_from_json(document)
+    author = author_from_json(document)
     return transaction if author is None else replace(transaction, author=author)
 
 
@@ -91,7 +91,8 @@ def _author_to_json(transaction: Transaction) -> dict[str, Any]:
     return {name: text for name, text in texts.items() if text is not None}
 
 
-def _author_from_json(document: Document) -> Author | None:
+def author_from_json(document: Document) -> Author | None:
+    """Return who committed a transaction, and why; None if it does not say."""
     by, reason = (read_optional_text(document, name) for name in ("by", "reason"))
     return None if by is None and reason is None else Author(by=by, reason=reason)
 

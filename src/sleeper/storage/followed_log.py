@@ -165,7 +165,8 @@ class CheckedTransactionLog(LogAround):
 
 
 def _digest(body: bytes) -> bytes:
-    return sha256(body).digest()
+    """Return a digest of what is never changed of an entry: its first line (`state.log_entry`)."""
+    return sha256(body.partition(b"\n")[0]).digest()
 
 
 # ---------------------------------------------------------------- followed log
@@ -345,7 +346,7 @@ class FollowedLog(LogAround):
             if covered < entry.number:
                 raise self._following.lost(f"{about}is not there")
             return
-        digest = sha256(body).digest()
+        digest = _digest(body)
         if entry.digest is None:
             is_same = self._following.is_last(entry.number, body)
         else:
@@ -356,7 +357,7 @@ class FollowedLog(LogAround):
 
     def _remember(self, number: int, body: bytes) -> None:
         stored_at = self._stored_at(number)
-        self._note(_SeenEntry(number, sha256(body).digest(), stored_at, self._following.ticks_s()))
+        self._note(_SeenEntry(number, _digest(body), stored_at, self._following.ticks_s()))
 
     def _stored_at(self, number: int) -> datetime | None:
         return self._log.stored_at(number) if self._following.is_dated else None

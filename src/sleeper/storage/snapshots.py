@@ -64,6 +64,14 @@ class ObjectSnapshotStore:
         """Put the copy."""
         self.objects.put(_NEWEST, body)
 
+    def delete_before(self, number: int) -> int:
+        """Delete the objects, also of snapshots that are not complete."""
+        first = f"{self.prefix}{number:020d}-"
+        listed = (info.key for info in self.objects.listing(self.prefix))
+        old = [key for key in listed if key < first or key == _NEWEST]
+        self.objects.delete(old)
+        return len(old)
+
     def note_failure(self, what: str, error: Exception) -> None:
         """Log a warning."""
         logger.warning("%s: %s", what, error)
@@ -100,6 +108,10 @@ class NoSnapshots:
 
     def save_newest(self, body: bytes) -> None:
         """Drop the copy: nothing needs it."""
+
+    def delete_before(self, number: int) -> int:
+        """Return 0: nothing is kept."""
+        return 0
 
     def note_failure(self, what: str, error: Exception) -> None:
         """Log a warning."""

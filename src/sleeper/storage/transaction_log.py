@@ -95,6 +95,14 @@ class ObjectTransactionLog:
         """Ask when the object was stored."""
         return self.objects.stored_at(self.key(number))
 
+    def replace(self, number: int, before: bytes, after: bytes) -> bool:
+        """Replace the object, after it was compared."""
+        key = self.key(number)
+        if self.objects.read(key) != before:
+            return False
+        self.objects.put(key, after)
+        return True
+
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the log's advisory lock among writers of this machine (see the port)."""
         return self.objects.writer_lock(f"{self.prefix}turn", meanwhile)

@@ -33,7 +33,7 @@ def delete_by_keys(table: OpenTable, **asked: Any) -> RowDeletion:
     """
     keys = asked["keys"]
     if keys is not NOT_GIVEN:
-        keys = asked["keys"] = _listed(table, keys)
+        keys = asked["keys"] = listed_keys(table, keys)
     is_keys = asked_by(**asked) == "keys"
     if is_keys and _are_many(keys):
         return _written_out(table, keys)
@@ -46,7 +46,7 @@ def delete_by_keys(table: OpenTable, **asked: Any) -> RowDeletion:
         return _written_out(table, keys)
 
 
-def _listed(table: OpenTable, keys: Any) -> Any:
+def listed_keys(table: OpenTable, keys: Any) -> Any:
     """Return keys as a list or an array; those of a table by the names of its row key columns.
 
     Raises:

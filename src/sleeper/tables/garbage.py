@@ -268,7 +268,7 @@ def _collect_batch(
     names = _collectable(state, wanted, after=after, files_max=files_max)
     failures = delete_data_files(names, files)
     gone = [name for name in names if name not in failures]
-    number = _forget(gone, store) if gone else state.number
+    number = forget_files(gone, store) if gone else state.number
     for name in gone:
         _LOG.info("deleted %s, which nothing has referenced since before %s", name, wanted.before)
     return _Batch(
@@ -304,7 +304,7 @@ def _collect_by_spark(
     for batch, reasons in run_batches(spark, batches, run, title=title):
         failed = reasons | _still_there((name for name in batch if name not in reasons), there)
         gone = [name for name in batch if name not in failed]
-        number = _forget(gone, store) if gone else number
+        number = forget_files(gone, store) if gone else number
         for name in gone:
             before = wanted.before
             _LOG.info("deleted %s, which nothing has referenced since before %s", name, before)
@@ -331,7 +331,7 @@ def _still_there(names: Iterable[str], files: Objects) -> dict[str, str]:
     return found
 
 
-def _forget(names: Sequence[str], store: StateStore) -> int:
+def forget_files(names: Sequence[str], store: StateStore) -> int:
     """Remove files from the state, except those that other collectors remove first."""
     left = list(names)
     while left:

@@ -22,7 +22,7 @@ from sleeper.model.queries import checked_limit
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import replay
-from sleeper.state.log_entry import LogEntry, decode_entry
+from sleeper.state.log_entry import LogEntry, authors_of, decode_entry, entry_time
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions import deletes, files, formats, moves, partitions, schemas
@@ -30,6 +30,19 @@ from sleeper.tables.open_table import OpenTable
 
 _READ_AT_ONCE: Final = 100
 """So many entries are held in memory at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysRemoved(Transaction):
+    """Stands for a transaction that cannot be read any more, as it lacks keys of purged rows."""
+
+    def check(self, state: TableState) -> None:
+        """Refuse nothing."""
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Change nothing: nobody commits it."""
+        return state
+
 
 _KINDS: Final[dict[type[Transaction], str]] = {
     files.AddFiles: "rows added",
@@ -49,6 +62,7 @@ _KINDS: Final[dict[type[Transaction], str]] = {
     formats.SetFormat: "format set",
     moves.MoveState: "state moved to this store",
     files.SweepOrphans: "orphans swept",
+    KeysRemoved: "keys of purged rows removed",
 }
 
 
@@ -79,7 +93,8 @@ class HistoryEntry(NotebookHtml):
         kinds: What it did, in plain words, such as `rows added`; each once, in order.
         rows_added: Rows in files that it added. A compaction adds the rows that it wrote.
         rows_removed: Rows that it took out of the table, or that a compaction read; an estimate
-            for files whose references were moved to leaves.
+            for files whose references were moved to leaves. Rows of which only entries told that
+            lack keys of purged rows are left out.
         files_added: Files that it added.
         files_removed: Files that it replaced, or whose deletion it recorded.
         job_ids: Ids of the ingest and compaction jobs that it committed.
@@ -108,7 +123,6 @@ def history(table: OpenTable, limit: int | None) -> tuple[HistoryEntry, ...]:
 
     Raises:
         BadRequest: the state store keeps no log.
-        VersionNotFound: the state before a transaction is needed, and no longer kept.
         DataDamaged: an entry is missing, or cannot be read.
     """
     limit, store, schema = checked_limit(limit), table.store, table.schema
@@ -213,10 +227,7 @@ def read_entries(
         DataDamaged: one is missing, or cannot be read.
     """
     read = takewhile(lambda entry: entry[0] <= last, log.read_after(first - 1))
-    entries = [
-        (number, decode_entry(body, schema, f"entry {number} of the transaction log"))
-        for number, body in read
-    ]
+    entries = [(number, _entry(number, body, schema)) for number, body in read]
     numbers = [number for number, _ in entries]
     for expected in range(first, last + 1):
         if expected - first >= len(numbers) or numbers[expected - first] != expected:
@@ -225,6 +236,15 @@ def read_entries(
                 "entries from a copy of the table's state."
             )
     return entries
+
+
+def _entry(number: int, body: bytes, schema: Schema) -> LogEntry:
+    where = f"entry {number} of the transaction log"
+    try:
+        return decode_entry(body, schema, where)
+    except VersionNotFound:
+        left = tuple(KeysRemoved(author=each) for each in authors_of(body))
+        return LogEntry(entry_id="", at=entry_time(body, where), transactions=left)
 
 
 class StatesBefore:
@@ -281,19 +301,15 @@ class RemovedRows:
                 self._added[each.output.filename, each.output.partition_id] = each.output.row_count
 
     def of_files(self, filenames: Collection[str], partition_id: str, number: int) -> int:
-        """Return how many rows of a partition were in files that transaction `number` replaced.
-
-        Raises:
-            VersionNotFound: an earlier state tells, and is no longer kept.
-        """
+        """Return how many rows of a partition were in files that transaction `number` replaced."""
         rows = 0
         if not self._are_told:
-            before = self._states.of(number)
-            known: dict[tuple[str, str], int] = {}
+            before = self._before(number)
+            known = self._added if before.number < number - 1 else {}
         else:
             known = self._added
             is_told = all((name, partition_id) in known for name in filenames)
-            before = TableState.empty() if is_told else self._states.of(self._first)
+            before = TableState.empty() if is_told else self._before(self._first)
         for name in filenames:
             count = known.get((name, partition_id))
             if count is None:
@@ -303,10 +319,13 @@ class RemovedRows:
         return rows
 
     def of_all(self, number: int) -> tuple[int, int]:
-        """Return the rows and files of the table before transaction `number`.
-
-        Raises:
-            VersionNotFound: the state before it is no longer kept.
-        """
-        before = self._states.of(number)
+        """Return the rows and files of the table before transaction `number`."""
+        before = self._before(number)
         return sum(each.rows for each in before.files.totals().values()), before.files.file_count
+
+    def _before(self, number: int) -> TableState:
+        """Return the state before a transaction; an empty one where it is no longer kept."""
+        try:
+            return self._states.of(number)
+        except VersionNotFound:
+            return TableState.empty()

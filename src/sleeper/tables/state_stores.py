@@ -30,7 +30,7 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
-from sleeper.state.log_entry import decode_entry
+from sleeper.state.log_entry import entry_time
 from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.moves import MoveNotes, StatePlace
 from sleeper.state.state_store import StateStore
@@ -270,7 +270,7 @@ def _store_on_log(
         state = store.known()
         if state is None or state.number != number:
             return True
-        return decode_entry(body, place.schema, f"entry {number} of the log").at == state.at
+        return entry_time(body, f"entry {number} of the log") == state.at
 
     following = Following(
         objects=place.files,

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from sleeper.tables.ingest import IngestResult
     from sleeper.tables.migrate_state import MigrationResult
     from sleeper.tables.publish import PublishResult
+    from sleeper.tables.purges.records import Purge
     from sleeper.tables.report import FilesReport, PartitionReport
     from sleeper.tables.split_and_merge import MergeResult, SplitResult
     from sleeper.tables.upgrade import FormatChange
@@ -904,6 +905,51 @@ class Table(TableHandle, WholeTable):
             from sleeper.tables.delete_keys import delete_by_keys
 
             return delete_by_keys(self._current(), **asked)
+
+    def purge(self, *, keys: Iterable[object], reason: str | None = None) -> Purge:
+        """Remove all rows of some row keys and every trace of them, and prove it (rule DEL-4).
+
+        Files that have such rows are written anew and deleted at once, whether the rows can be seen
+        or not; split points that are such keys are replaced; the log and older states lose the
+        keys, so versions from before end; results of queries and exports in the instance that have
+        such rows are deleted. Then all of it is searched. Repeat the same call after a failure: it
+        goes on. Rows that are added meanwhile with these keys are removed as well; stop who adds
+        them.
+
+        Args:
+            keys: Complete row keys, as for `query`, or a table that has them in columns.
+            reason: Why, for the history and the proof. It may not name a key.
+
+        Returns:
+            The proof. `finished` says whether nothing was found that still has a key; `findings`
+            and `out_of_reach` say what may.
+
+        Raises:
+            QueryInvalid: a key does not fit the schema.
+            BadRequest: the table has format 1 (see `upgrade`), is published, or its state store
+                keeps no snapshots; or the reason names a key. Nothing was purged.
+            CommitContended: others changed the same leaves each time. Purge the same keys again.
+            CommitTooLarge: the table's state store cannot replace so many files at once.
+            DataDamaged: something cannot be read, so it may have a key.
+            StorageFailed, CommitUnknown: purge the same keys again.
+            TableNotFound: the table was deleted.
+        """
+        from sleeper.tables.delete_keys import listed_keys
+        from sleeper.tables.purges.purge import purge
+
+        with committing(reason=reason):
+            table = self._current()
+            return purge(table, listed_keys(table, keys))
+
+    def purges(self) -> tuple[Purge, ...]:
+        """Return the purges of the table, the newest first, each with how far it is.
+
+        Raises:
+            StorageFailed: they cannot be read.
+        """
+        from sleeper.tables.purges.purge import purges
+
+        return purges(self._current())
 
     def alter(
         self,

@@ -39,9 +39,10 @@ from sleeper.tables.history import log_of
 from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.publications import check_publications, needs_of_readers
+from sleeper.tables.purges.records import purged_up_to
 from sleeper.tables.state_stores import store_of
 from sleeper.tables.verify_chain import ChainCheck, VerifiedChain
-from sleeper.tables.verify_state import verify_state
+from sleeper.tables.verify_state import VerifiedState, verify_state
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -167,9 +168,7 @@ def verify(
     if chain:
         return _verify_chain_alone(table, store)
     chain_check = ChainCheck(table.properties.state_move)
-    stated = verify_state(
-        store, files=table.files, schema=table.schema, chain=chain_check, progress=progress
-    )
+    stated = _stated(table, store, chain_check, progress)
     findings = [*stated.findings]
     checked, rest = _NOTHING, _NO_REST
     chained = _NO_CHAIN
@@ -213,6 +212,30 @@ def verify(
         rest=rest,
         findings=(*findings,),
     )
+
+
+def _stated(
+    table: OpenTable,
+    store: StateStore,
+    chain: ChainCheck,
+    progress: Callable[[int, int | None], None],
+) -> VerifiedState:
+    return verify_state(
+        store,
+        files=table.files,
+        schema=table.schema,
+        chain=chain,
+        purged_up_to=_purged_up_to(table, store),
+        progress=progress,
+    )
+
+
+def _purged_up_to(table: OpenTable, store: StateStore) -> int:
+    """Return up to which transaction entries may lack keys, as far as its snapshot is there."""
+    number = purged_up_to(table.files)
+    if not number or store.snapshots is None or number not in store.snapshots.numbers():
+        return 0
+    return number
 
 
 def _verify_chain_alone(table: OpenTable, store: StateStore) -> VerifySummary:

@@ -88,6 +88,7 @@ def verify_state(
     files: Objects,
     schema: Schema,
     chain: ChainCheck,
+    purged_up_to: int = 0,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> VerifiedState:
     """Read a table's state in every form in which it is stored, and compare the forms.
@@ -100,6 +101,8 @@ def verify_state(
         files: The table's folder.
         schema: The table's schema.
         chain: Looks at the entries that are replayed.
+        purged_up_to: Up to this transaction entries may lack keys of purged rows; its snapshot
+            stands for them.
         progress: Called with the number of replayed entries, and of all.
 
     Raises:
@@ -110,13 +113,15 @@ def verify_state(
     except (DataDamaged, FormatTooNew, VersionNotFound, ObjectNotFound) as error:
         found = [_finding(FindingKind.STATE, f"the table's state cannot be read: {error}")]
         if store.log is not None and store.snapshots is not None:
-            found += _Replay(store.log, store.snapshots, schema, chain, progress).check(None)
+            found += _Replay(store.log, store.snapshots, schema, chain, progress).check(
+                None, purged_up_to
+            )
         return VerifiedState(state=None, entries=0, snapshots=0, findings=(*found,))
     findings = [*_tree_faults(state, schema)]
     if store.log is None or store.snapshots is None:
         return VerifiedState(state=state, entries=0, snapshots=0, findings=(*findings,))
     replay_log = _Replay(store.log, store.snapshots, schema, chain, progress)
-    findings += replay_log.check(state)
+    findings += replay_log.check(state, purged_up_to)
     findings += _entries_beyond(state, store, files)
     return VerifiedState(
         state=state,
@@ -145,7 +150,7 @@ class _Replay:
         self.entries = 0
         self.compared = 0
 
-    def check(self, newest: TableState | None) -> Iterator[Finding]:
+    def check(self, newest: TableState | None, purged_up_to: int) -> Iterator[Finding]:
         """Yield what is wrong; `newest` is the state that readers use, None if there is none."""
         copy, damage = self._copy()
         yield from damage
@@ -155,7 +160,9 @@ class _Replay:
         )
         at, fault = TableState.empty(), None
         try:
-            if newest is not None and newest.moved is not None:
+            if purged_up_to:
+                at = self._load(purged_up_to)
+            elif newest is not None and newest.moved is not None:
                 at = self._load(newest.moved.number - 1)
             yield from self._compare_all(at, waiting, newest)
             unread = newest is None or at.number < end

@@ -13,7 +13,7 @@ tables of format 1 have it too. Memory is that of a query, and of what tells whi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -36,6 +36,7 @@ from sleeper.errors import (
     PartitionNotInTree,
     TableChanged,
 )
+from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState, Transaction
@@ -63,10 +64,12 @@ class Staying:
     Attributes:
         chunks: The rows, in key order.
         gone: Called with how many were written when they were; returns how many did not stay.
+        always: Whether files are replaced of which all rows stay, too.
     """
 
     chunks: Iterable[pa.Table]
     gone: Callable[[int], int]
+    always: bool = False
 
 
 Divide = Callable[[TableVersion, Region], AbstractContextManager[Staying]]
@@ -129,6 +132,8 @@ def write_out(
     leaf_ids: Sequence[str],
     divide: Divide,
     beside: Callable[[Sequence[CompactionJob]], Sequence[Transaction]] = lambda jobs: (),
+    *,
+    only: Collection[str] | None = None,
 ) -> WrittenOut:
     """Write the rows of leaves that stay, and commit the new files in one entry.
 
@@ -138,12 +143,13 @@ def write_out(
         divide: Says which rows stay. Leaves of which all do keep their files.
         beside: Returns what is committed in the same entry, before the new files, given the leaves
             and their files that were read.
+        only: The files that are written anew; None for all of these leaves.
 
     Raises:
         CommitRefused: others changed these leaves meanwhile. Nothing was committed.
     """
     _take_over(table, leaf_ids)
-    jobs = _jobs(table, table.store.refresh(), leaf_ids)
+    jobs = _jobs(table, table.store.refresh(), leaf_ids, only)
     guard = table.sweep_guard()
     with claims_of_run(table, max(1, len(jobs))) as held:
         claimed = [job for some in held.rounds(jobs, None) for job in some]
@@ -198,17 +204,23 @@ def _take_over(table: OpenTable, leaf_ids: Sequence[str]) -> None:
     push_down_references(table)
 
 
-def _jobs(table: OpenTable, state: TableState, leaf_ids: Sequence[str]) -> list[CompactionJob]:
-    """Return a job for each leaf, of all its files."""
+def _jobs(
+    table: OpenTable, state: TableState, leaf_ids: Sequence[str], only: Collection[str] | None
+) -> list[CompactionJob]:
+    """Return a job for each leaf, of all its files or of those that are asked for."""
+
+    def wanted(references: Iterable[FileReference]) -> list[FileReference]:
+        return [each for each in references if only is None or each.filename in only]
+
     jobs = []
     for leaf_id in leaf_ids:
         if leaf_id not in state.tree or not state.partition(leaf_id).is_leaf:
             raise FileReferenceNotAssignedToJob(f"leaf {leaf_id} was split or merged meanwhile")
-        references = state.files.references_on(leaf_id)
+        references = wanted(state.files.references_on(leaf_id))
         if any(each.schema_number > table.schema.number for each in references):
             raise TableChanged(f"leaf {leaf_id} has files with columns that were added meanwhile")
         on_leaf = {each.filename for each in references}
-        if on_leaf != {each.filename for each in state.references_of(leaf_id)}:
+        if on_leaf != {each.filename for each in wanted(state.references_of(leaf_id))}:
             raise FileReferenceNotAssignedToJob(f"files above leaf {leaf_id} are claimed")
         if on_leaf:
             inputs = tuple(sorted(on_leaf))
@@ -262,7 +274,7 @@ def _rewritten(
         except BaseException:
             delete_output(job.output, table.files)
             raise
-    if not gone:
+    if not gone and not staying.always:
         delete_output(job.output, table.files)
         return None
     reference = written.reference(job.output, job.partition_id, table.schema)

@@ -56,7 +56,7 @@ def test_where_the_newest_entry_is_old_enough_one_look_is_enough():
     """The usual case of a table that is not written to."""
     log = Log(minutes(0, 1, 2), minutes(0, 1, 2))
 
-    date = dates_stored_before(NOON + 60 * MINUTE, log.newest(), log, SCHEMA)
+    date = dates_stored_before(NOON + 60 * MINUTE, log.newest(), log)
 
     assert NOON + 2 * MINUTE < date < NOON + 3 * MINUTE
     assert log.looks == 1
@@ -78,7 +78,7 @@ def test_only_dates_of_entries_that_were_stored_by_then_are_certain(stored, cert
     """Whatever the entries say of themselves: all three are dated before the time."""
     log = Log(minutes(0, 1, 2), minutes(*stored))
 
-    date = dates_stored_before(NOON + 60 * MINUTE, log.newest(), log, SCHEMA)
+    date = dates_stored_before(NOON + 60 * MINUTE, log.newest(), log)
 
     assert sum(each < date for each in log.dates) == certain
 
@@ -87,7 +87,7 @@ def test_an_entry_dated_too_late_is_not_before_the_time():
     """The clock of the storage was ahead when it was written: its files wait for longer."""
     log = Log(minutes(0, 500), minutes(0, 1))
 
-    date = dates_stored_before(NOON + 60 * MINUTE, log.newest(), log, SCHEMA)
+    date = dates_stored_before(NOON + 60 * MINUTE, log.newest(), log)
 
     assert date == NOON + 60 * MINUTE
 
@@ -96,4 +96,4 @@ def test_a_table_without_entries_has_no_certain_date():
     """Nothing is garbage there."""
     log = Log([], [])
 
-    assert dates_stored_before(NOON, log.newest(), log, SCHEMA) == NEVER
+    assert dates_stored_before(NOON, log.newest(), log) == NEVER

@@ -8,7 +8,7 @@ import pytest
 import sleeper
 from sleeper.errors import FileNotTracked
 from sleeper.state.transactions.files import AddFiles, DeleteFiles
-from sleeper.tables.garbage import _forget
+from sleeper.tables.garbage import forget_files
 
 SCHEMA = pa.schema([("id", pa.string())])
 
@@ -33,7 +33,7 @@ def test_a_collector_that_is_overtaken_again_and_again_forgets_the_rest():
     names = [f"data/partition_root/{number}.parquet" for number in range(4)]
     store.commit(AddFiles(unreferenced=tuple(names)))
 
-    number = _forget(names, Overtaken(store, names[:3]))
+    number = forget_files(names, Overtaken(store, names[:3]))
 
     assert number == store.refresh().number
     assert not any(store.state().files.is_tracked(name) for name in names)
@@ -52,6 +52,6 @@ def test_a_refusal_that_is_no_race_is_raised():
             raise refusal
 
     with pytest.raises(FileNotTracked) as raised:
-        _forget(names, Refusing(store, []))
+        forget_files(names, Refusing(store, []))
 
     assert raised.value is refusal

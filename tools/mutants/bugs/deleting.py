@@ -220,9 +220,9 @@ BUGS = (
         module="tables/garbage.py",
         right="    failures = delete_data_files(names, files)\n"
         "    gone = [name for name in names if name not in failures]\n"
-        "    number = _forget(gone, store) if gone else state.number\n",
+        "    number = forget_files(gone, store) if gone else state.number\n",
         wrong="    gone = [*names]\n"
-        "    number = _forget(gone, store) if gone else state.number\n"
+        "    number = forget_files(gone, store) if gone else state.number\n"
         "    failures = delete_data_files(names, files)\n",
         tests=KILLED,
     ),

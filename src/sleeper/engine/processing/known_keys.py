@@ -74,19 +74,29 @@ def first_repeated(batches: Iterable[pa.RecordBatch]) -> dict[str, Any] | None:
     return None
 
 
+def count_with_keys(rows: pa.Table, keys: pa.Table) -> int:
+    """Return how many rows, in any order, have one of the keys."""
+    return int(pc.sum(_are_among(rows, keys)).as_py() or 0)
+
+
 def _has_key(chunk: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
     """Return for each row whether it has one of the keys."""
     first = chunk.column(keys.column_names[0])
     near = keys.filter(_between(keys.column(0), first[0], first[-1]))
     if not near.num_rows:
         return pa.repeat(pa.scalar(value=False), chunk.num_rows)
-    if keys.num_columns == 1:
-        return pc.is_in(first, value_set=near.column(0).combine_chunks())
-    return _joined(chunk.select(keys.column_names), near)
+    return _are_among(chunk, near)
 
 
 def _between(column: pa.ChunkedArray, low: pa.Scalar, high: pa.Scalar) -> Any:
     return pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+
+
+def _are_among(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
+    if keys.num_columns == 1:
+        column = rows.column(keys.column_names[0])
+        return pc.is_in(column, value_set=keys.column(0).combine_chunks())
+    return _joined(rows.select(keys.column_names), keys)
 
 
 def _joined(rows: pa.Table, keys: pa.Table) -> pa.Array:

@@ -147,6 +147,21 @@ class DynamoTransactionLog:
         seen = found[number].get("SEEN_TIME")
         return _time(seen) if seen is not None else self._seen_now(number)
 
+    def replace(self, number: int, before: bytes, after: bytes) -> bool:
+        """Change the item, if it is still the one that was compared; a large body is an object."""
+        item = self.tables.get(LOG, self._key(number))
+        if item is None or self._body(number, item) != before:
+            return False
+        packed, key = zlib.compress(after), _body_key(item)
+        if key is not None:
+            self.objects.put(key, packed)
+            return True
+        values = {":after": {"B": packed}, ":before": item["BODY"]}
+        changed = self.tables.update(
+            LOG, self._key(number), "SET BODY = :after", values, condition="BODY = :before"
+        )
+        return changed is not None
+
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the advisory lock that the table's folder has, if it has one (see the port)."""
         return self.objects.writer_lock(f"{TABLE_LOG}turn", meanwhile)

@@ -1,0 +1,293 @@
+"""Searches all that is stored for purged keys, once everything is done: what a proof rests on.
+
+1. data files, and results of queries and exports, are decoded column by column: rows with a whole
+   key, and values equal to one in other columns; their sketches are decoded as well
+2. other Parquet files, such as parts of the state, are decoded, and keys looked for in their texts
+3. of each object the bytes that are no pages are searched; compressed JSON is decompressed
+4. entries of the log and the newest state are compared value by value, which finds numbers too
+
+Memory is that of the keys, of 65,536 rows, and of 8 MiB of an object.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sleeper.engine.byte_search import ByteSearch, count_equal, joined_bytes, texts_of
+from sleeper.engine.processing.known_keys import count_with_keys
+from sleeper.engine.sketches.stored_sketch import read_stored_sketch
+from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort
+from sleeper.lookup.parquet.file_end import FileOfRanges, range_reader
+from sleeper.model.files import FileReference
+from sleeper.ports.objects import ObjectInfo, Objects
+from sleeper.tables.open_table import OpenTable
+from sleeper.tables.purges.keys import PurgedKeys
+from sleeper.tables.purges.records import PURGES, Mention, PurgeFinding, Searched
+from sleeper.tables.purges.versions import entries_with_keys
+
+_BATCH_ROWS: Final = 65_536
+_CHUNK_BYTES: Final = 8 << 20
+_AGAIN: Final = "Purge the same keys again"
+_REFUSED: Final = (OSError, ValueError, pa.ArrowException, KeyError)
+
+_KINDS: Final = (
+    ("data/", "data files"),
+    ("statestore/transactions/", "entries of the log"),
+    ("statestore/", "states"),
+    ("states/", "states"),
+    ("published/", "published versions"),
+    ("_delta_log/", "published versions"),
+    ("iceberg/", "published versions"),
+    (PURGES, "proofs of purges"),
+)
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search has found so far.
+
+    Attributes:
+        findings: What has a key.
+        mentions: Columns of other rows that have a key as their value.
+        searched: How many objects of each kind, and their bytes.
+    """
+
+    findings: list[PurgeFinding] = field(default_factory=list)
+    mentions: list[Mention] = field(default_factory=list)
+    searched: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, where: str, what: str, next_step: str = _AGAIN) -> None:
+        """Note something that has a key."""
+        self.findings.append(PurgeFinding(where=where, what=what, next_step=next_step))
+
+    def note(self, kind: str, size_bytes: int) -> None:
+        """Note that an object was searched."""
+        objects, total = self.searched.get(kind, (0, 0))
+        self.searched[kind] = objects + 1, total + size_bytes
+
+    def summary(self) -> tuple[Searched, ...]:
+        """Return what was searched."""
+        return tuple(
+            Searched(kind=kind, objects=objects, size_bytes=size)
+            for kind, (objects, size) in sorted(self.searched.items())
+        )
+
+
+class Search:
+    """A search for the keys of a purge.
+
+    Args:
+        table: The table.
+        keys: The keys.
+    """
+
+    def __init__(self, table: OpenTable, keys: PurgedKeys) -> None:
+        self._table = table
+        self._keys = keys
+        self._bytes = ByteSearch(keys.texts())
+        self._values = pa.array(keys.texts(), pa.large_binary())
+        self.found = Found()
+
+    def search_table(self, before: int) -> Found:
+        """Search the table's folder, its log and its state.
+
+        Args:
+            before: Versions before this transaction have ended.
+
+        Raises:
+            StorageFailed: the storage cannot be read.
+        """
+        files = self._table.files
+        for info in files.listing():
+            kind = next((kind for start, kind in _KINDS if info.key.startswith(start)), "others")
+            if self._gone(files, info, kind):
+                continue
+            self.found.note(kind, info.size_bytes)
+        self._search_log(before)
+        for what in self._keys.named_in(self._table.store.refresh()):
+            self.found.add("the newest state", f"{what} is a purged key")
+        return self.found
+
+    def has_rows(self, objects: Objects, key: str) -> bool:
+        """Return whether a Parquet file has rows with a purged key; False for one without keys.
+
+        Raises:
+            DataDamaged: it cannot be read.
+        """
+        names = {*self._table.schema.row_key_names}
+        file = self._parquet(objects, key)
+        if not names <= {*file.schema_arrow.names}:
+            return False
+        return any(
+            count_with_keys(rows, self._keys.table) for rows in self._rows(file, sorted(names), key)
+        )
+
+    def has_text(self, objects: Objects, info: ObjectInfo) -> bool:
+        """Return whether a key stands among the bytes of an object."""
+        return any(self._bytes.count(piece) for piece in self._pieces(objects, info, 0))
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a key stands in a text."""
+        return self._bytes.count(text.encode(errors="surrogatepass")) > 0
+
+    def _gone(self, files: Objects, info: ObjectInfo, kind: str) -> bool:
+        """Search an object of the table's folder; return whether it was deleted meanwhile."""
+        try:
+            if info.key.startswith("data/") and info.key.endswith(".parquet"):
+                self._search_rows(files, info)
+            elif info.key.endswith(".parquet"):
+                self._search_texts(files, info)
+            elif info.key.endswith(".zlib"):
+                self._search_compressed(files, info)
+            elif self.has_text(files, info):
+                self._add_text(info.key, kind)
+        except (ObjectNotFound, ObjectTooShort):
+            return True
+        return False
+
+    # Parquet.
+
+    def _search_rows(self, files: Objects, info: ObjectInfo) -> None:
+        """Decode a data file: whole keys, and values of other columns."""
+        names = self._table.schema.row_key_names
+        file = self._parquet(files, info.key)
+        rows_with, mentions = 0, dict[str, int]()
+        for rows in self._rows(file, None, info.key):
+            rows_with += count_with_keys(rows, self._keys.table)
+            for column, texts in texts_of(rows):
+                if column not in names and (equal := count_equal(texts, self._values)):
+                    mentions[column] = mentions.get(column, 0) + equal
+        if rows_with:
+            self.found.add(info.key, f"{rows_with} rows have a purged key")
+        self.found.mentions += [
+            Mention(where=info.key, column=column, rows=count) for column, count in mentions.items()
+        ]
+        self._search_sketch(files, info.key)
+        if not mentions and not rows_with:
+            end = _end_of_pages(file)
+            if any(self._bytes.count(piece) for piece in self._pieces(files, info, end)):
+                self.found.add(info.key, "its footer or its indexes have a purged key")
+
+    def _search_sketch(self, files: Objects, name: str) -> None:
+        if not self._keys.is_single:
+            return  # its values are those of single fields, which other rows have too
+        about = FileReference(filename=name, partition_id="", row_count=0)
+        try:
+            sketch = read_stored_sketch(files, about, self._table.schema)
+        except DataDamaged as damage:
+            self.found.add(name, f"its sketch cannot be read: {damage}", "Run `sleeper verify`")
+            return
+        if sketch is None:
+            return
+        values = self._keys.sketched()
+        if any(not values.isdisjoint(each.values) for each in sketch.distributions):
+            self.found.add(name, "its sketch has a purged key")
+
+    def _search_texts(self, files: Objects, info: ObjectInfo) -> None:
+        """Decode another Parquet file, such as a part of a state, and search all its texts."""
+        file = self._parquet(files, info.key)
+        for rows in self._rows(file, None, info.key):
+            if any(self._bytes.count(joined_bytes(texts)) for _, texts in texts_of(rows)):
+                self.found.add(info.key, "its values have a purged key")
+                return
+        if any(self._bytes.count(piece) for piece in self._pieces(files, info, 0)):
+            self.found.add(info.key, "its bytes have a purged key")
+
+    def _parquet(self, files: Objects, key: str) -> Any:
+        read = range_reader(files.read_ranges, key)
+        try:
+            source = pa.PythonFile(FileOfRanges(read, files.size(key)), mode="r")
+            return pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
+        except _REFUSED as error:
+            raise _unreadable(key, error) from error
+
+    def _rows(self, file: Any, columns: list[str] | None, key: str) -> Iterator[pa.Table]:
+        try:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
+                yield pa.Table.from_batches([batch])
+        except _REFUSED as error:
+            raise _unreadable(key, error) from error
+
+    # Bytes.
+
+    def _pieces(self, files: Objects, info: ObjectInfo, start: int) -> Iterator[bytes]:
+        """Yield the bytes of an object from a place on, in pieces that overlap by a key."""
+        overlap = self._bytes.longest + 8
+        while start < info.size_bytes:
+            length = min(_CHUNK_BYTES, info.size_bytes - start)
+            (piece,) = files.read_ranges(info.key, [(start, length)])
+            yield piece
+            if start + length >= info.size_bytes:
+                return
+            start += length - overlap
+
+    def _search_compressed(self, files: Objects, info: ObjectInfo) -> None:
+        packed = files.read(info.key)
+        try:
+            body = b"" if packed is None else zlib.decompress(packed)
+        except zlib.error as error:
+            self.found.add(info.key, f"it cannot be read: {error}", "Run `sleeper verify`")
+            return
+        if self._bytes.count(body):
+            self._add_text(info.key, "entries of the log")
+
+    def _add_text(self, key: str, kind: str) -> None:
+        step = _AGAIN
+        if kind == "published versions":
+            step = "Run `sleeper unpublish TABLE`, and purge the same keys again"
+        self.found.add(key, "its bytes have a purged key", step)
+
+    # The log.
+
+    def _search_log(self, before: int) -> None:
+        store = self._table.store
+        if store.log is None:
+            return
+        move = self._table.properties.state_move
+
+        def look(number: int, body: bytes) -> None:
+            self.found.note("entries of the log, value by value", len(body))
+            if self._bytes.count(body):
+                self.found.add(f"entry {number} of the log", "it has a purged key")
+
+        first = 1 if move is None else move.number
+        for number in entries_with_keys(store.log, self._keys, first, look):
+            if number <= before:
+                self.found.add(f"entry {number} of the log", "it names a purged key")
+            elif self._keys.is_single:
+                self.found.add(
+                    f"entry {number} of the log",
+                    "rows with a purged key were added, or such a key asked for, after the purge",
+                )
+
+
+def _end_of_pages(file: Any) -> int:
+    """Return where the pages of a Parquet file end; they are decoded, and the rest is not."""
+    metadata, end = file.metadata, 0
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for place in range(row_group.num_columns):
+            chunk = row_group.column(place)
+            starts = [chunk.data_page_offset, chunk.dictionary_page_offset]
+            start = min(each for each in starts if each is not None)
+            end = max(end, start + chunk.total_compressed_size)
+    return end
+
+
+def _unreadable(key: str, error: Exception) -> DataDamaged:
+    return DataDamaged(
+        f"{key!r} cannot be read, so whether it has purged keys is not known: {error}. Run "
+        "`sleeper verify`, restore it from a copy, and purge the same keys again"
+    )
+
+
+def result_objects(objects: Objects, table_id: str) -> Iterator[ObjectInfo]:
+    """Yield the results of queries, and the exports of a table, that the instance has."""
+    yield from objects.listing("query_results/")
+    yield from objects.listing(f"bulk_export/{table_id}/")
