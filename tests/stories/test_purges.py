@@ -14,9 +14,12 @@ import pytest
 
 import sleeper
 from sleeper.errors import BadRequest, CommitContended, QueryInvalid, VersionNotFound
+from sleeper.interfaces.rest.app import make_app
 from sleeper.tables.purges import files as purge_files
 from sleeper.tables.purges import purge as purging
 from sleeper.tables.purges.records import PURGES
+from tests.unit.interfaces.command_line import sleeper as command
+from tests.unit.interfaces.rest.running_server import running_server
 
 SCHEMA = pa.schema([("email", pa.string()), ("n", pa.int64()), ("notes", pa.list_(pa.string()))])
 ODD = (
@@ -444,3 +447,57 @@ class TestWhatIsRefused:
             table.purge(keys=keys)
 
         assert table.purges() == ()
+
+
+class TestPurgesByCommandAndByRest:
+    """The same from a command line and by HTTP."""
+
+    def test_a_command_writes_the_proof_and_says_what_is_left(self, tmp_path, monkeypatch):
+        """Given a file of keys, the exit code is 0 once nothing is found, and 1 before."""
+        table = new_table(tmp_path)
+        table.ingest(rows_of(["ann@mail.example", "bob@mail.example"]))
+        note = tmp_path / "instance" / table.table_id / "notes.txt"
+        note.write_text("to call: ann@mail.example")
+        monkeypatch.setenv("SLEEPER_INSTANCE", str(tmp_path / "instance"))
+        listed, proof = tmp_path / "gone.txt", tmp_path / "proof.json"
+        listed.write_text("ann@mail.example\n")
+        asked = ("purge", "people", "--keys-file", str(listed), "--proof", str(proof), "--force")
+
+        refused = command("--reason", "ticket 9", *asked)
+        note.unlink()
+        done = command("--reason", "ticket 9", *asked)
+
+        assert (refused.exit_code, done.exit_code) == (1, 0)
+        assert "not finished: 1 trace left" in refused.output
+        assert "notes.txt" in refused.output
+        assert "finished: no key was found" in done.output
+        assert json.loads(proof.read_text())["finished"]
+        assert "ann@" not in proof.read_text()
+        assert "finished" in command("purge", "people", "--list").output
+        (told,) = json.loads(command("purge", "people", "--list", "--json").output)
+        assert told["reason"] == "ticket 9"
+
+    def test_a_command_takes_whole_keys_alone(self, tmp_path, monkeypatch):
+        """Given no key, it says what to give; given one as an option, it purges that."""
+        table = new_table(tmp_path)
+        table.ingest(rows_of(["ann@mail.example", "bob@mail.example"]))
+        monkeypatch.setenv("SLEEPER_INSTANCE", str(tmp_path / "instance"))
+
+        nothing = command("purge", "people", "--force")
+        one = command("purge", "people", "--key", "email=ann@mail.example", "--force")
+
+        assert (nothing.exit_code, one.exit_code) == (2, 0)
+        assert table.count() == 1
+
+    def test_a_client_gets_the_proof_of_a_server(self, tmp_path):
+        """Given a table by REST, its purges are those of the table."""
+        table = new_table(tmp_path)
+        table.ingest(rows_of(["ann@mail.example", "bob@mail.example"]))
+        with running_server(make_app(sleeper.connect(tmp_path / "instance"))) as url:
+            remote = sleeper.connect(url).table("people")
+
+            proof = remote.purge(keys=["ann@mail.example"], reason="ticket 10")
+
+            assert proof.finished
+            assert remote.purges() == table.purges() == (proof,)
+        assert table.count() == 1

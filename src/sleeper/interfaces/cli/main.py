@@ -32,6 +32,7 @@ _COMMANDS = {
     "spark-environment": "Pack Sleeper for a Spark cluster.",
     "query": "Read rows by key or key range.",
     "delete": "Delete rows by key, key range or prefix.",
+    "purge": "Remove row keys from everything, with a proof.",
     "history": "Show what the transactions of a table did.",
     "sql": "Run SQL that reads tables.",
     "export": "Write rows to Parquet files, in key order.",

@@ -62,6 +62,7 @@ from sleeper.tables.alter import ColumnChange, NewFields, NewType, asked_change
 from sleeper.tables.delete_rows import RowDeletion
 from sleeper.tables.history import HistoryEntry
 from sleeper.tables.ingest import IngestResult, csv_for, path_aside
+from sleeper.tables.purges.records import Purge
 from sleeper.tables.report import FilesReport, PartitionReport
 from sleeper.tables.table import Table
 
@@ -418,6 +419,18 @@ class RemoteTable(WholeTable):
         with committing(reason=reason):
             told = self._client.send("POST", f"{path_of_table(self._name)}/delete", body)
         return result_of(RowDeletion, told)
+
+    def purge(self, *, keys: Any, reason: str | None = None) -> Purge:
+        """Remove row keys from all that is stored of the table, as `Table.purge`."""
+        body = question(self.schema, keys=keys)
+        with committing(reason=reason):
+            told = self._client.send("POST", f"{path_of_table(self._name)}/purge", body)
+        return Purge.from_json(told)
+
+    def purges(self) -> tuple[Purge, ...]:
+        """Return the purges of the table, the newest first, each with how far it is."""
+        found = self._client.get(f"{path_of_table(self._name)}/purges")["purges"]
+        return tuple(map(Purge.from_json, found))
 
     def _count(self, body: Mapping[str, Any]) -> int:
         return int(self._client.send("POST", f"{path_of_table(self._name)}/count", body)["rows"])

@@ -229,6 +229,12 @@ class Deletion(RowsByKey):
     ] = None
 
 
+class PurgeBody(Body):
+    """Which row keys are purged."""
+
+    keys: Annotated[Any, Field(description="A list of whole row keys.", examples=[["N1", "N2"]])]
+
+
 class Query(Question):
     """Rows to read."""
 

@@ -6,9 +6,16 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
-from sleeper.interfaces.rest.bodies import CompactBody, PublishBody, UnpublishBody
+from sleeper.interfaces.rest.bodies import (
+    CompactBody,
+    PublishBody,
+    PurgeBody,
+    RowsByKey,
+    UnpublishBody,
+)
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.served_instance import served_instance
+from sleeper.interfaces.rest.statements.questions import asked_of
 
 router = APIRouter(
     prefix="/sleeper/tables/{table:segment}", tags=["maintenance"], route_class=CheckedRoute
@@ -83,3 +90,18 @@ def unpublish(table: str, body: UnpublishBody, request: Request) -> Response:
     """Remove what other engines read the table by. Rows and data files stay."""
     deleted = served_instance(request).table(table).unpublish(body.as_)
     return json_answer({"format": body.as_, "deleted": deleted})
+
+
+@router.post("/purge", dependencies=[ADMIN])
+def purge(table: str, body: PurgeBody, request: Request) -> Response:
+    """Remove row keys from all that is stored of the table, and answer with the proof."""
+    opened = served_instance(request).table(table)
+    keys = asked_of(opened.schema, RowsByKey(keys=body.keys))["keys"]
+    return json_answer(opened.purge(keys=keys).to_json())
+
+
+@router.get("/purges", dependencies=[READ])
+def list_purges(table: str, request: Request) -> Response:
+    """List the purges of the table, the newest first, with how far each is."""
+    found = served_instance(request).table(table).purges()
+    return json_answer({"purges": [each.to_json() for each in found]})
