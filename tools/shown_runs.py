@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from warm_command import folder_of_program
+
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
     r"(?P<marker>^<!-- run(?P<how> may-fail| python)? -->\n)"
@@ -96,7 +98,8 @@ class Session:
 
 def terminal() -> dict[str, str]:
     """A plain terminal of 100 columns that finds this environment's programs first."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    programs = (str(folder_of_program()), str(Path(sys.executable).parent), os.environ["PATH"])
+    path = os.pathsep.join(programs)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SLEEPER_")}
     return (
         kept | USER | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
