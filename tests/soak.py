@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable
+from math import ceil
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -24,10 +25,14 @@ def tries(usual: int, *, soak: int, mutants: int | None = None) -> int:
     return soak if SOAK else usual
 
 
-def some(cases: Iterable[T], *, one_in: int) -> list[T]:
+def some(cases: Iterable[T], *, one_in: int = 1, at_most: int | None = None) -> list[T]:
     """Return one in so many cases for a test marked `soak`, and all of them under `make soak`.
 
     The first is always among them. Where cases repeat a pattern, `one_in` has no factor in common
-    with its length, so that each part of the pattern is met.
+    with its length, so that each part of the pattern is met. With `at_most`, fewer of very many
+    cases: one in an odd number, since patterns here are deaths before and after, and the like.
     """
-    return [*cases][:: 1 if SOAK else one_in]
+    every = [*cases]
+    if at_most is not None and len(every) > at_most * one_in:
+        one_in = ceil(len(every) / at_most) | 1
+    return every[:: 1 if SOAK else one_in]
