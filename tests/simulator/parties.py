@@ -1,14 +1,13 @@
-"""What the parties of a simulated world do: ingest, take care of the table, read it, change it.
+"""What the parties of a simulated world do: ingest and upsert, take care of the table, read it.
 
 What changes the table by a call of its own is a `Change`, which the truth compares with what comes
-into being meanwhile: the process is busy with it.
+into being meanwhile: the process is busy with it. Other changes are in `changes`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,12 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.errors import (
-    BadRequest,
     CommitUnknown,
     DataDamaged,
     QueryInvalid,
     SleeperError,
-    TableAlreadyExists,
     VersionNotFound,
 )
 from sleeper.instance.instance import Instance
@@ -30,11 +27,11 @@ from sleeper.storage.places import Place
 from sleeper.tables.table import Table
 from tests.simulated_process import simulated_process
 from tests.simulator.simulated_objects import SimulatedObjects
-from tests.simulator.stand_in_engine import rows_of_table
-from tests.simulator.truth import BASE, Alteration, Attempt, Change, Columns, Deletion, Truth
+from tests.simulator.stand_in_engine import REGIONS_MAX, rows_of_table
+from tests.simulator.truth import BASE, Attempt, Change, Columns, Truth, Upsert
 from tests.simulator.world import Life, World
 
-KEYS = range(24)
+KEYS = range(16)
 NAMES = ("t", "u")
 SCHEMA = pa.schema(
     [
@@ -48,8 +45,8 @@ ADDED = ("x", "y", "z")
 GC_DELAY = timedelta(minutes=60)
 ORPHAN_AGE = timedelta(hours=3)
 THRESHOLD = "sleeper.table.partition.splitting.threshold"
+THRESHOLDS = ("4", "8", "100")
 PROPERTIES = {
-    THRESHOLD: "8",
     "sleeper.table.compaction.files.batch.size": "3",
     "sleeper.table.compaction.job.lease.minutes": "30",
     "sleeper.table.gc.delay.minutes": str(GC_DELAY // timedelta(minutes=1)),
@@ -57,10 +54,6 @@ PROPERTIES = {
 }
 STRATEGY = "sleeper.table.ingest.file.writing.strategy"
 STRATEGIES = ("one_file_per_leaf", "one_reference_per_leaf")
-CHANGES = (
-    (STRATEGY, STRATEGIES),
-    ("sleeper.table.compaction.files.batch.size", ("2", "3", "12")),
-)
 
 
 class Shared:
@@ -71,6 +64,7 @@ class Shared:
         truth: What the table holds.
         open_jobs: Jobs that somebody should do (again).
         ends: How often each verb came to which end.
+        watch: Called after each entry of the table's log; None for nothing.
     """
 
     def __init__(self, world: World, truth: Truth) -> None:
@@ -80,6 +74,7 @@ class Shared:
         self.open_jobs: list[str] = []
         self.ends: Counter[str] = Counter()
         self.ids = 0
+        self.watch: Callable[[], None] | None = None
 
     def copy_for(self, world: World) -> Shared:
         """The same in another world: what happens there does not happen here."""
@@ -109,8 +104,11 @@ class Shared:
         return Process(life, self, instance)
 
     def created(self, key: str, body: bytes, doing: Change | None) -> None:
+        before = self.truth.number
         try:
-            self.truth.created(key, body, self.world.now, doing)
+            self.truth.created(key, body, self.world.now, doing, self.objects.read)
+            if self.watch is not None and self.truth.number > before:
+                self.watch()
         except AssertionError as wrong:  # nothing in the product may handle it
             self.world.fail(wrong)
 
@@ -186,27 +184,35 @@ def ingest_for_ever(process: Process) -> None:
             shared.open_jobs.append(job)
         else:
             job = None
-        if ingest(process, job) and job in shared.open_jobs and draw.random() < 0.7:
+        verb = "upsert" if draw.random() < 0.2 else "ingest"
+        if ingest(process, job, verb) and job in shared.open_jobs and draw.random() < 0.7:
             shared.open_jobs.remove(job)
 
 
-def ingest(process: Process, job: str | None) -> bool:
+def ingest(process: Process, job: str | None, verb: str = "ingest") -> bool:
+    """Do a job by a verb: `upsert` deletes the rows of its keys, or writes those of many out."""
     draw, truth, life = process.draw, process.truth, process.life
-    keys = [draw.choice(KEYS) for _ in range(draw.randrange(1, 6))]
+    keys = [draw.choice(KEYS) for _ in range(draw.randrange(1, 10 if verb == "ingest" else 15))]
     ignores = draw.random() < 0.3
 
     def rest(done: int, total: int | None) -> None:
         life.world.step(life, "read input")
 
     def work(table: Table) -> None:
-        attempt = truth.begin(job, keys, filled_columns(draw, table))
+        kind = Upsert if verb == "upsert" else Attempt
+        attempt = truth.begin(job, keys, filled_columns(draw, table), kind)
         rows, options = input_of(attempt), {"job_id": job, "ignore_extra_columns": ignores}
         result = process.change(
-            attempt, table, lambda table: table.ingest(rows, progress=rest, **options)
+            attempt, table, lambda table: getattr(table, verb)(rows, progress=rest, **options)
         )
         truth.acknowledged(attempt, result)
+        if verb == "upsert" and not result.already_committed:
+            gone = truth.gone_between(result.transaction - 1, result.transaction)
+            process.shared.ends[
+                "rows replaced" if len(keys) <= REGIONS_MAX else "many replaced"
+            ] += gone
 
-    return process.do("ingest", work)
+    return process.do(verb, work)
 
 
 def filled_columns(draw: Any, table: Table) -> list[str]:
@@ -246,7 +252,7 @@ def merge(process: Process, table: Table) -> None:
 
 def tune(process: Process, table: Table) -> None:
     """Let leaves be split that were merged, or merged that were split."""
-    table.set_properties({THRESHOLD: process.draw.choice(["4", "8", "100"])})
+    table.set_properties({THRESHOLD: process.draw.choice(THRESHOLDS)})
 
 
 def collect(process: Process, table: Table) -> None:
@@ -270,7 +276,7 @@ CARE = {
 def care_for_ever(process: Process) -> None:
     """Take care of the table, in any order of verbs."""
     while True:
-        verb = process.draw.choice(["compact", "compact", *CARE])
+        verb = process.draw.choice([*["compact"] * 4, *CARE])
         process.do(verb, lambda table: CARE[verb](process, table))  # noqa: B023
 
 
@@ -362,120 +368,3 @@ def columns_named(columns: Columns, names: list[str] | None) -> Columns | None:
         return columns
     by_name = {each.name: each for each in columns}
     return tuple(by_name[name] for name in names) if by_name.keys() >= {*names} else None
-
-
-# ---------------------------------------------------------------- deletions
-
-
-def delete_for_ever(process: Process) -> None:
-    """Delete rows of keys, now and then."""
-    while True:
-        verb = process.draw.choice(["delete", verb_of_format_2(process, "delete")])
-        process.do(verb, lambda table: ADMIN[verb](process, table))  # noqa: B023
-        rest_for(process, 5, 30)
-
-
-def verb_of_format_2(process: Process, verb: str) -> str:
-    """The verb, or `upgrade` where the table refuses it."""
-    return verb if process.truth.versions[-1].format == 2 else "upgrade"
-
-
-def delete(process: Process, table: Table) -> None:
-    draw, truth = process.draw, process.truth
-    low, *more = sorted(draw.sample(KEYS, draw.randrange(2, 4)))
-    deletion = Deletion(truth.new_label("deletion"))
-    way = draw.random()
-    if way < 0.4:
-        asked, deletion.inside = {"key": low}, lambda key: key == low
-    elif way < 0.7:
-        asked, deletion.inside = {"keys": [*more, low]}, lambda key: key in (low, *more)
-    else:
-        asked, deletion.inside = {"range": {"k": (low, more[0])}}, lambda key: low <= key < more[0]
-    result = process.change(
-        deletion, table, lambda table: table.delete(**asked, reason=deletion.label)
-    )
-    truth.deleted(deletion, result)
-    before, after = (truth.versions[n].gone for n in (result.transaction - 1, result.transaction))
-    process.shared.ends["rows deleted"] += len(after) - len(before)
-
-
-# ---------------------------------------------------------------- admin
-
-
-def change_for_ever(process: Process) -> None:
-    """Change the table, its columns above all, now and then."""
-    while True:
-        alters = verb_of_format_2(process, "alter")
-        verb = process.draw.choice([alters, alters, "alter", "rename", "set"])
-        process.do(verb, lambda table: ADMIN[verb](process, table))  # noqa: B023
-        rest_for(process, 5, 40)
-
-
-def rest_for(process: Process, least: int, most: int) -> None:
-    process.life.party.rests_until = process.life.world.steps + process.draw.randrange(least, most)
-
-
-def rename(process: Process, table: Table) -> None:
-    with suppress(TableAlreadyExists):
-        table.rename(process.draw.choice(NAMES))
-
-
-def set_property(process: Process, table: Table) -> None:
-    name, values = process.draw.choice(CHANGES)
-    table.set_properties({name: process.draw.choice(values)})
-
-
-def upgrade(process: Process, table: Table) -> None:
-    result = table.upgrade()
-    assert process.truth.versions[result.transaction].format == result.format == 2
-
-
-def alter(process: Process, table: Table) -> None:
-    """Add, drop or rename a column, or put another one of the same name in its place."""
-    draw, truth = process.draw, process.truth
-    alteration = Alteration(truth.new_label("alteration"))
-    here = [each.name for each in table.schema.values[1:]]
-    free = [name for name in ADDED if name not in here]
-    way = draw.random()
-    if here and (way < 0.4 or not free):
-        alteration.drop = (draw.choice(here),)
-        free = [*alteration.drop] if way < 0.2 else []
-    elif here and way < 0.6:
-        alteration.rename = {draw.choice(here): draw.choice(free)}
-        free = []
-    is_nullable = draw.random() < 0.6
-    if free:
-        default = alteration.label if not is_nullable or draw.random() < 0.5 else None
-        alteration.add = {draw.choice(free): default}
-    asked = {
-        "add": [pa.field(name, pa.string(), is_nullable) for name in alteration.add],
-        "defaults": {name: each for name, each in alteration.add.items() if each is not None},
-        "drop": alteration.drop,
-        "rename": alteration.rename,
-    }
-    result = process.change(
-        alteration,
-        table,
-        lambda table: table.alter(**asked),
-        denies=lambda error: isinstance(error, BadRequest),  # after others it may have been made
-    )
-    truth.altered(alteration, result)
-
-
-ADMIN = {
-    "rename": rename,
-    "set": set_property,
-    "alter": alter,
-    "upgrade": upgrade,
-    "delete": delete,
-}
-
-
-ROLES: dict[str, Callable[[Process], None]] = {
-    "ingest": ingest_for_ever,
-    "care": care_for_ever,
-    "clean": clean_for_ever,
-    "read": read_for_ever,
-    "change": change_for_ever,
-    "delete": delete_for_ever,
-}

@@ -15,28 +15,40 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from tests.any_order.whole_instance import check_leaves_cover_the_key_space, rows_in_files
+from tests.simulator.changes import CHANGES, change_for_ever, delete_for_ever
 from tests.simulator.parties import (
     CARE,
     GC_DELAY,
     ORPHAN_AGE,
     PROPERTIES,
-    ROLES,
     SCHEMA,
     STRATEGIES,
     STRATEGY,
+    THRESHOLD,
+    THRESHOLDS,
     Process,
     Shared,
-    alter,
-    delete,
+    care_for_ever,
+    clean_for_ever,
     ingest,
+    ingest_for_ever,
+    read_for_ever,
 )
 from tests.simulator.stand_in_engine import rows_of, rows_of_table, stand_in_engine
 from tests.simulator.truth import Truth
 from tests.simulator.world import FAULTS, Life, Weather, World
 
-STEPS = 200
+ROLES: dict[str, Callable[[Process], None]] = {
+    "ingest": ingest_for_ever,
+    "care": care_for_ever,
+    "clean": clean_for_ever,
+    "read": read_for_ever,
+    "change": change_for_ever,
+    "delete": delete_for_ever,
+}
+STEPS = 400
 BEGINNINGS = 24
-OTHERS = (*ROLES, "change", "delete")
+OTHERS = ((), ("delete",), ("delete",), ("change",), ("delete", "change"))
 CLOCKS = (0.0, 0.0, 0.5, -0.5, 7.0, -7.0, 60.0, -60.0, 5e3, -5e3, 5e6, -5e6)
 CALM = Weather(dict.fromkeys(FAULTS, 0.0), stay=1.0, leap=0.0, sleep=0.0, clocks=[0.0])
 
@@ -60,8 +72,14 @@ class Outcome:
     ends: Counter[str]
 
 
-def simulate(seed: int, steps: int = STEPS) -> Outcome:
+def simulate(seed: int, steps: int = STEPS, *, watched: bool = True) -> Outcome:
     """Run one world; raise what was found wrong.
+
+    Args:
+        seed: Decides everything.
+        steps: The world ends after so many calls.
+        watched: Whether the whole table is read after each entry of its log, by a process whose
+            calls do not fail.
 
     Raises:
         AssertionError: something is not as it must be.
@@ -71,23 +89,27 @@ def simulate(seed: int, steps: int = STEPS) -> Outcome:
     pa.set_cpu_count(1)  # nor may groups come in the order in which threads end
     try:
         with stand_in_engine():
-            return _simulate(seed, steps)
+            return _simulate(seed, steps, watched)
     finally:
         pa.set_cpu_count(threads)
         if collecting:
             gc.enable()
 
 
-def _simulate(seed: int, steps: int) -> Outcome:
+def _simulate(seed: int, steps: int, watched: bool) -> Outcome:
     draw = random.Random(seed)
     shared = begun(draw.randrange(BEGINNINGS)).copy_for(
         World(draw, Weather.of(draw, CLOCKS), steps)
     )
     world = shared.world
-    roles = ["ingest", "care", "read", *draw.choices(OTHERS, k=draw.randrange(0, 4))]
+    more = draw.choices([*ROLES], k=draw.randrange(0, 2))
+    roles = ["ingest", "care", "read", *draw.choice(OTHERS), *more]
     for place, role in enumerate(roles):
         world.add(f"{role}-{place}", partial(live, shared, ROLES[role]))
+    if watched:
+        shared.watch = partial(check_newest, alone(shared, random.Random(seed)))
     world.run()
+    shared.watch = None
     check_end(shared)
     trace = sha256("\n".join(world.trace).encode()).hexdigest()
     return Outcome(seed, world.steps, trace, world.counts, shared.ends)
@@ -97,9 +119,10 @@ def live(shared: Shared, work: Callable[[Process], None], life: Life) -> None:
     work(shared.process(life))
 
 
-def alone(shared: Shared) -> Process:
-    """A process whose calls neither fail nor wait, before the others begin or after their end."""
-    quiet = World(shared.world.draw, CALM, steps_max=1_000_000, start=shared.world.now)
+def alone(shared: Shared, draw: random.Random | None = None) -> Process:
+    """A process whose calls neither fail nor wait; others wait for it, or have not begun."""
+    draw = draw or shared.world.draw
+    quiet = World(draw, CALM, steps_max=1_000_000, start=shared.world.now)
     quiet.add("alone", lambda life: None)
     return shared.process(Life(quiet.parties[0]))
 
@@ -114,21 +137,25 @@ def begun(number: int) -> Shared:
     shared = Shared(World(draw, CALM, steps_max=0), Truth(GC_DELAY))
     process = alone(shared)
     properties = {**PROPERTIES, STRATEGY: STRATEGIES[number % 2]}
-    points = sorted(draw.sample(range(4, 20), number % 3))
+    properties[THRESHOLD] = draw.choice(THRESHOLDS)
+    points = sorted(draw.sample(range(3, 14), number % 3))
     process.handle = process.instance.create_table(
         "t", SCHEMA, row_keys=["k"], sort_keys=["n"], split_points=points, properties=properties
     )
-    verbs = dict(CARE)
+    verbs = {name: CARE[name] for name in CARE if name != "tune"}  # each is one more entry to read
+    verbs |= {name: CHANGES[name] for name in ("delete many", "delete where")}
     if number // 2 % 2:
         process.handle.upgrade()
-        verbs |= {"alter": alter, "delete": delete}
+        verbs |= {name: CHANGES[name] for name in ("alter", "delete")}
     for _ in range(number):
         shared.world.now += timedelta(minutes=draw.choice([0, 1, 30]))
-        verb = draw.choice(["ingest", "ingest", "ingest", "ingest", *verbs])
+        verb = draw.choice([*["ingest"] * 9, *verbs])
         if verb == "ingest":
-            ingest(process, None)
+            ingest(process, None, draw.choice(["ingest", "ingest", "ingest", "upsert"]))
         else:
             verbs[verb](process, process.handle)
+    if number % 4:
+        process.handle._current().store.write_snapshot()  # so that few entries are read each time
     return shared
 
 
@@ -154,8 +181,17 @@ def check_end(shared: Shared) -> None:
     assert table.state().deletes == (), "a deletion that every file obeys is kept"
 
 
+def check_newest(process: Process) -> None:
+    """Every row of the newest version is read once."""
+    shared, truth = process.shared, process.truth
+    with process.table().query() as answer:
+        assert answer.transaction == truth.number
+        check_all_rows(truth, answer, truth.newest_schema)
+    shared.ends["versions read"] += 1
+
+
 def check_table(process: Process) -> None:
-    """Every row is read once, and its file is where it belongs."""
+    """Every row is read once, and its file is where it belongs; old versions are kept."""
     shared, truth = process.shared, process.truth
     table = process.table()
     state = table.state()
@@ -165,10 +201,10 @@ def check_table(process: Process) -> None:
     check_leaves_cover_the_key_space(state.tree)
     rows_in_files(shared.objects.under(table.table_id), table, rows_of)
     assert table.report_files().rows == sum(each.row_count for each in state.references())
-    for number in range(truth.number):
-        if truth.must_be_readable(number, shared.world.now) and number:
-            with table.query(as_of=number) as answer:
-                check_all_rows(truth, answer, truth.versions[number].schema)
+    kept = [n for n in range(1, truth.number) if truth.must_be_readable(n, shared.world.now)]
+    for number in sorted({*kept[:1], *process.draw.sample(kept, min(2, len(kept)))}):
+        with table.query(as_of=number) as answer:
+            check_all_rows(truth, answer, truth.versions[number].schema)
 
 
 def check_all_rows(truth: Truth, answer: Rows, schema: int) -> None:

@@ -1,16 +1,17 @@
 """A stand-in for the row engine: data files are short lists of rows as JSON, with ids of columns.
 
 State, operations and plans are what is simulated; they call the engine by a few names, which lead
-here while a simulation runs. Every file that is read is one storage call.
+here while a simulation runs. Every file that is read is one storage call. Conditions are SQLite's.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
+import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -22,17 +23,25 @@ from sleeper.engine.reading import few_rows
 from sleeper.engine.reading.file_rows import FileRows
 from sleeper.engine.reading.merged_scan import FileSlice, Scanner
 from sleeper.engine.reading.verified_pages import VerifiedPages
+from sleeper.engine.rows import Rows
 from sleeper.engine.sketches import leaf_keys
 from sleeper.engine.sketches.sketch import Sketches
 from sleeper.engine.sketches.stored_sketch import SketchBuilder, read_sketches
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
 from sleeper.engine.writing.data_file import WrittenFile
-from sleeper.errors import DataDamaged
+from sleeper.errors import DataDamaged, QueryInvalid
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.model.schema_changes import with_ids
-from sleeper.tables import push_down
+from sleeper.state.plans import compactions
+from sleeper.state.transactions import deletes
+from sleeper.tables import delete_keys, delete_rows, delete_where, push_down, upsert
+from sleeper.tables.read_rows import query_regions
+from sleeper.tables.sql import TableVersion
+
+REGIONS_MAX = 6
+"""So many keys are deleted by an entry; in reality 1,000."""
 
 Row = tuple[Any, ...]
 
@@ -194,6 +203,38 @@ def count_files(reading: FileRows, regions_by_file: Iterable[str], left_out: lis
     return 0
 
 
+def query_where(
+    version: TableVersion,
+    where: str,
+    *,
+    regions: Sequence[Any],
+    columns: Sequence[str],
+    ordered: bool = True,
+) -> Rows:
+    """Return the rows of regions that meet a condition."""
+    reading, state = version.reading, version.state
+    schema = pa.schema([reading.arrow_schema.field(name) for name in columns])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        every = query_regions(reading, state, regions, None, version.now_ms).to_arrow()
+        yield from every.select(columns).take(_places(every, where)).to_batches()
+
+    return Rows(batches(), schema, state.number)
+
+
+def _places(rows: pa.Table, where: str) -> pa.Array:
+    """Return which rows meet a condition."""
+    with closing(sqlite3.connect(":memory:")) as engine:
+        engine.execute(f"CREATE TABLE t ({', '.join(rows.column_names)})")
+        marks = ", ".join("?" * rows.num_columns)
+        engine.executemany(f"INSERT INTO t VALUES ({marks})", rows_of_table(rows))
+        try:
+            found = engine.execute(f"SELECT rowid - 1 FROM t WHERE {where}\nORDER BY 1")
+        except sqlite3.OperationalError as error:
+            raise QueryInvalid(str(error)) from error
+        return pa.array([place for (place,) in found], pa.int64())
+
+
 def in_turn(run, items, *_, **__):
     """Calls one after the other, where the engine would use threads."""
     return (run(each) for each in items)
@@ -215,6 +256,9 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (leaf_files, "sort_into_groups", sort_into_groups),
     (compaction_output, "taken_ahead", lambda items, *_, **__: items),
     (few_rows, "read_few_rows", lambda *_: None),
+    (delete_where, "query_where", query_where),
+    *((place, "REGIONS_MAX", REGIONS_MAX) for place in (delete_keys, delete_rows, deletes, upsert)),
+    (compactions, "REGIONS_MAX", 2 * REGIONS_MAX),
     (FileRows, "read_files", read_files),
     (FileRows, "count_files", count_files),
     (Scanner, "merge", merge),

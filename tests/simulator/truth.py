@@ -3,17 +3,23 @@
 It sees each entry of the log and of the table index at the moment that it comes into being, and what
 every party is told. A version of the table is the set of attempts whose rows it holds, without the
 rows that were deleted, and the columns of then.
+
+Where rows were written out of leaves, the files of the entry tell which ones went: rows that were
+added while others were read may stay. No other row may go, and none that was there before may stay.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
+from math import inf
 from typing import Any
+
+from tests.simulator.stand_in_engine import rows_of
 
 Row = tuple[int, int, str]
 _ENTRY = re.compile(r"\w+/statestore/transactions/(\d{20})\.json")
@@ -61,16 +67,28 @@ class Attempt(Change):
 
 
 @dataclass
+class Upsert(Attempt):
+    """One try of a job whose rows come in place of those that have their keys."""
+
+    def meets(self, values: Mapping[str, Any]) -> bool:
+        return any(values["k"] == key for key, _, _ in self.rows)
+
+
+@dataclass
 class Deletion(Change):
     """One try to delete rows.
 
     Attributes:
-        inside: Whether the rows of a key are to be deleted.
+        meets: Whether a row is to be deleted, by its values.
+        after: The version that was the newest one when it began.
         number: The transaction that did it; 0 before.
+        schema: The number of the schema whose names `meets` is asked with; 0 before.
     """
 
-    inside: Callable[[int], bool] = lambda key: False
+    meets: Callable[[Mapping[str, Any]], bool] = lambda values: False
+    after: int = 0
     number: int = 0
+    schema: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,6 +159,7 @@ class Truth:
         versions: What the table is after each transaction number.
         schemas: The columns of each schema, by its number; the newest is that of the table index.
         ended: When each version was replaced by the next one; none for the newest.
+        keys_of: The least key of each partition, and the key that is above all of its keys.
     """
 
     gc_delay: timedelta
@@ -149,6 +168,7 @@ class Truth:
     schemas: dict[int, Columns] = field(default_factory=lambda: {1: BASE})
     ended: list[datetime] = field(default_factory=list)
     committed_jobs: dict[str, int] = field(default_factory=dict)
+    keys_of: dict[str, tuple[float, float]] = field(default_factory=dict)
     changes: int = 0
 
     def copy(self) -> Truth:
@@ -160,6 +180,7 @@ class Truth:
             schemas={**self.schemas},
             ended=[*self.ended],
             committed_jobs={**self.committed_jobs},
+            keys_of={**self.keys_of},
         )
 
     @property
@@ -170,12 +191,18 @@ class Truth:
     def newest_schema(self) -> int:
         return max(self.schemas)
 
-    def begin(self, job: str | None, keys: list[int], filled: Sequence[str] = ()) -> Attempt:
+    def begin(
+        self,
+        job: str | None,
+        keys: list[int],
+        filled: Sequence[str] = (),
+        kind: type[Attempt] = Attempt,
+    ) -> Attempt:
         """Return a new attempt with a row for each key, and a value for each filled column."""
         label = f"{job or 'nameless'}/{len(self.attempts)}"
         rows = [(key, place, label) for place, key in enumerate(keys)]
         fills = {name: f"{name} of {label}" for name in filled}
-        self.attempts[label] = attempt = Attempt(
+        self.attempts[label] = attempt = kind(
             label, job=job, rows=rows, fills=fills, schema_min=self.newest_schema
         )
         return attempt
@@ -187,7 +214,14 @@ class Truth:
 
     # ------------------------------------------------------------ what happens
 
-    def created(self, key: str, body: bytes, now: datetime, doing: Change | None) -> None:
+    def created(
+        self,
+        key: str,
+        body: bytes,
+        now: datetime,
+        doing: Change | None,
+        read: Callable[[str], bytes | None],
+    ) -> None:
         """See an object come into being; entries of the table's log and of the index count.
 
         Args:
@@ -195,6 +229,7 @@ class Truth:
             body: The object's.
             now: When it is there.
             doing: What its writer was busy with.
+            read: Returns the body of another object.
         """
         if _INDEX_ENTRY.fullmatch(key):
             self._see_record(json.loads(body)["change"]["table"], doing)
@@ -204,27 +239,40 @@ class Truth:
         assert int(found[1]) == self.number + 1, f"{key} follows on {self.number}"
         first, _, second = body.partition(b"\n")
         document = json.loads(first)
-        keys = json.loads(second)["keys"] if second else []
+        keys = json.loads(second)["keys"] if second else None
         version = self.versions[-1]
         assert document.get("prev") == version.digest, f"{key} is not chained to the one before"
         for transaction in document["transactions"]:
-            version = self._after(version, transaction, keys, doing)
+            self._see_partitions(transaction, keys)
+            folder = key.partition("/")[0]
+            entry = _Entry(doing, keys, lambda name: rows_of(read(f"{folder}/{name}") or b""))  # noqa: B023
+            version = self._after(version, transaction, entry)
         assert document["format"] == version.format
         digest = sha256(first).hexdigest() if version.format > 1 else None
         self.versions.append(replace(version, digest=digest))
         self.ended.append(now)
+        for label in version.attempts - self.versions[-2].attempts:
+            if isinstance(attempt := self.attempts[label], Upsert):
+                left = {*self._met(attempt, self.rows(), version.schema)} - {*attempt.rows}
+                assert not left, f"{attempt} has left {left}"
+        if isinstance(doing, Deletion) and doing.number == self.number:
+            left = self._left_of(doing, doing.schema or version.schema, self.number)
+            assert not left, f"{doing} has left {left}"
 
-    def _after(
-        self, version: Version, transaction: Any, keys: list[int], doing: Change | None
-    ) -> Version:
-        """Return what a table is after one transaction of an entry, whose keys stand apart."""
+    def _after(self, version: Version, transaction: Any, entry: _Entry) -> Version:
+        """Return what a table is after one transaction of an entry."""
         match transaction["type"]:
             case "ADD_FILES":
-                return replace(version, attempts=version.attempts | self._added(transaction))
+                added = self._added(transaction, entry)
+                return replace(version, attempts=version.attempts | added)
             case "DELETE_ROWS":
-                inside = self._deleted(transaction, keys, doing)
+                inside = self._deleted(transaction, entry)
                 gone = {row for row in self._rows_of(version) if inside(row[0])}
                 return replace(version, gone=version.gone | gone)
+            case "REPLACE_FILE_REFERENCES":
+                return replace(
+                    version, gone=version.gone | self._left_out(version, transaction, entry)
+                )
             case "SET_SCHEMA":
                 number, columns = _columns_of(transaction["schema"])
                 assert number == transaction["schemaId"] == version.schema + 1
@@ -233,6 +281,14 @@ class Truth:
             case "SET_FORMAT":
                 return replace(version, format=transaction["tableFormat"])
         return version
+
+    def _see_partitions(self, transaction: Any, keys: list[int] | None) -> None:
+        """Note the keys of partitions; a partition has the same ones for ever."""
+        for group in ("partitions", "updatedPartitions", "newPartitions"):
+            for each in transaction.get(group, ()):
+                low, high = (_key(limit, keys) for limit in each["region"][0])
+                known = self.keys_of.setdefault(each["partitionId"], (low, high))
+                assert known == (low, high), f"{each} had other keys"
 
     def _see_record(self, record: Any, doing: Change | None) -> None:
         """See the table's record in the index, which has its newest schema."""
@@ -249,7 +305,7 @@ class Truth:
         assert columns == doing.after(self.schemas[newest], last_id), f"{doing} made {columns}"
         self.schemas[number], doing.schema = columns, number
 
-    def _added(self, transaction: Any) -> set[str]:
+    def _added(self, transaction: Any, entry: _Entry) -> set[str]:
         """The attempt whose files an entry adds: all of them, once, and of a job once."""
         names = set(_DATA_FILE.findall(json.dumps(transaction)))
         if not names:
@@ -257,7 +313,11 @@ class Truth:
         owners = [each for each in self.attempts.values() if each.files & names]
         assert len(owners) == 1, f"{names} were written by {owners}"
         (attempt,) = owners
-        assert names == attempt.files, f"{attempt} is committed in part: {names}"
+        if isinstance(attempt, Upsert):  # it opened files for rows that stay as well
+            there = sorted(row[:3] for name in names for row in entry.rows_in(name))
+            assert there == sorted(attempt.rows), f"{attempt} is committed with rows {there}"
+        else:
+            assert names == attempt.files, f"{attempt} is committed in part: {names}"
         assert attempt.label not in self.versions[-1].attempts, f"{attempt} is committed twice"
         assert not attempt.denied, f"{attempt} is committed, and {attempt.denied} denied it"
         if attempt.job is not None:
@@ -268,24 +328,53 @@ class Truth:
         attempt.values = {each.id: attempt.fills.get(each.name) for each in self.schemas[schema]}
         return {attempt.label}
 
-    def _deleted(
-        self, transaction: Any, keys: list[int], doing: Change | None
-    ) -> Callable[[int], bool]:
-        """The keys that an entry deletes: those that one deletion asked for, once."""
-        assert isinstance(doing, Deletion), f"{doing} has deleted rows"
-        assert transaction["reason"] == doing.label
+    def _deleted(self, transaction: Any, entry: _Entry) -> Callable[[int], bool]:
+        """The keys that an entry deletes: those that a deletion or an upsert asked for, once."""
+        doing = entry.doing
+        assert isinstance(doing, Deletion | Upsert), f"{doing} has deleted rows"
+        if isinstance(doing, Deletion):
+            assert transaction["reason"] == doing.label
+            self._see_deletion(doing)
+        limits = [each["region"][0] for each in transaction["regions"]]
+        ranges = [[_key(limit, entry.keys) for limit in each] for each in limits]
+
+        def inside(key: int) -> bool:
+            return any(low <= key < high for low, high in ranges)
+
+        wrong = [key for key in range(-1, 100) if inside(key) != doing.meets({"k": key})]
+        assert not wrong, f"{doing} deletes {ranges}, which is wrong for {wrong}"
+        return inside
+
+    def _left_out(self, version: Version, transaction: Any, entry: _Entry) -> set[Row]:
+        """The rows of a leaf that new files do not have: of a compaction, none that was there."""
+        output = transaction["newReference"]
+        low, high = self.keys_of[output["partitionId"]]
+        read = {row[:3] for name in transaction["inputFiles"] for row in entry.rows_in(name)}
+        here = {row for row in self._rows_of(version) if low <= row[0] < high and row in read}
+        gone = here - {row[:3] for row in entry.rows_in(output["filename"])}
+        doing = entry.doing
+        if gone and isinstance(doing, Deletion) and doing.number != self.number + 1:
+            self._see_deletion(doing)
+            doing.schema = output["schemaId"]
+        others = gone - self._met(doing, gone, output["schemaId"])
+        assert not others, f"{doing} took {others} away"
+        return gone
+
+    def _see_deletion(self, doing: Deletion) -> None:
         assert not doing.number, f"{doing} is committed twice"
         assert not doing.denied, f"{doing} is committed, and {doing.denied} denied it"
         doing.number = self.number + 1
-        limits = [each["region"][0] for each in transaction["regions"]]
-        ranges = [(keys[low], None if high is None else keys[high]) for low, high in limits]
 
-        def inside(key: int) -> bool:
-            return any(low <= key and (high is None or key < high) for low, high in ranges)
+    def _met(self, doing: Change | None, rows: Iterable[Row], schema: int) -> set[Row]:
+        """The rows that a change is to delete, if columns have the names of a schema."""
+        if not isinstance(doing, Deletion | Upsert):
+            return set()
+        columns = self.schemas[schema]
+        return {row for row in rows if doing.meets({c.name: self._value(row, c) for c in columns})}
 
-        wrong = [key for key in range(-1, 100) if inside(key) != doing.inside(key)]
-        assert not wrong, f"{doing} deletes {ranges}, which is wrong for {wrong}"
-        return inside
+    def _left_of(self, deletion: Deletion, schema: int, number: int) -> set[Row]:
+        """The rows of a version that a deletion was to delete, and that were there before it."""
+        return self._met(deletion, {*self.rows(deletion.after)} & {*self.rows(number)}, schema)
 
     def rows(self, number: int | None = None) -> list[Row]:
         """The rows of a version, without added columns; of the newest one without a number."""
@@ -324,13 +413,28 @@ class Truth:
 
     def deleted(self, deletion: Deletion, result: Any) -> None:
         """Check what a deletion said that came to its end."""
-        assert 0 < result.transaction <= self.number
+        number = result.transaction
+        assert 0 < number <= self.number
         if deletion.number:
-            assert deletion.number == result.transaction
+            assert deletion.number == number
+            if result.rows is not None:  # as it read them: others may have deleted some since
+                others = self.gone_between(deletion.after, number - 1)
+                assert 0 <= result.rows - self.gone_between(number - 1, number) <= others
             return
-        left = [row for row in self.rows(result.transaction) if deletion.inside(row[0])]
-        assert not left, f"{deletion} deleted nothing, and there was {left}"
+        assert not result.rows
         deletion.denied = "a result"
+        if result.rows is None:  # one entry, had there been a file
+            left = self._met(deletion, self.rows(number), self.versions[number].schema)
+            assert not left, f"{deletion} deleted nothing, and there was {left}"
+            return
+        schemas = range(self.versions[deletion.after].schema, self.newest_schema + 1)
+        assert not all(self._left_of(deletion, each, number) for each in schemas), (
+            f"{deletion} deleted nothing, and there were rows"
+        )
+
+    def gone_between(self, before: int, number: int) -> int:
+        """How many rows were deleted by the transactions after a version, up to another."""
+        return len(self.versions[number].gone) - len(self.versions[before].gone)
 
     def altered(self, alteration: Alteration, result: Any) -> None:
         """Check what a change of columns said that came to its end."""
@@ -367,6 +471,28 @@ class Truth:
     def must_be_readable(self, number: int, now: datetime) -> bool:
         """Whether the files of a version may not be deleted yet."""
         return number >= self.number or now - self.ended[number] < self.gc_delay
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What an entry of the log comes with.
+
+    Attributes:
+        doing: What its writer was busy with.
+        keys: Those that stand apart; None if none do.
+        rows_in: Returns the rows of a data file.
+    """
+
+    doing: Change | None
+    keys: list[int] | None
+    rows_in: Callable[[str], list[tuple[Any, ...]]]
+
+
+def _key(limit: int | None, keys: list[int] | None) -> float:
+    """The limit of a range, which stands apart from some entries; infinity where there is none."""
+    if limit is None:
+        return inf
+    return limit if keys is None else keys[limit]
 
 
 def _columns_of(document: Any) -> tuple[int, Columns]:
