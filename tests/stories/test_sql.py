@@ -328,8 +328,8 @@ def test_a_statement_reads_a_table_at_one_transaction(tmp_path):
     ("statement", "message"),
     [
         ("INSERT INTO flights VALUES (1)", r"Table.ingest\(\)"),
-        ("delete from flights", "sleeper delete"),
-        ("UPDATE flights SET delay = 0", "not changed in place"),
+        ("UPDATE flights SET delay = 0", r"Table.upsert\(\)"),
+        ("MERGE INTO flights USING f ON true WHEN MATCHED THEN DELETE", r"Table.upsert\(\)"),
         ("CREATE TABLE x AS SELECT * FROM flights", r"create_table\(\)"),
         ("CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'", "create_table"),
         ("DROP TABLE flights", r"delete_table\(\)"),

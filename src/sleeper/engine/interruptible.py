@@ -12,6 +12,7 @@ import atexit
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
@@ -83,11 +84,12 @@ def steps_left() -> bool:
 
 
 class _Taker(threading.Thread, Generic[T]):
-    """Takes one item when one is asked for, until it is left."""
+    """Takes one item when one is asked for, until it is left; in the context of whoever made it."""
 
     def __init__(self, items: Iterator[T]) -> None:
         super().__init__(name="sleeper-rows", daemon=True)
         self._items = items
+        self._context = copy_context()
         self._wanted: SimpleQueue[bool] = SimpleQueue()
         self._taken: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
         self.has_failed = False
@@ -117,6 +119,9 @@ class _Taker(threading.Thread, Generic[T]):
 
     def run(self) -> None:
         """Take items; called by `start`."""
+        self._context.run(self._take_all)
+
+    def _take_all(self) -> None:
         try:
             while self._wanted.get():
                 found: tuple[T | None, BaseException | None]

@@ -410,26 +410,33 @@ class Instance:
         delete_table(record_of(name, self._context), self._context)
 
     def sql(self, statement: str) -> Rows:
-        """Run one SQL statement that reads tables of this instance, by their names.
+        """Run one SQL statement that reads tables, or deletes rows of one, by their names.
 
         Each table is read at one transaction, the newest when the statement is planned. More is
-        said at `Table.sql`, which reads one table.
+        said at `Table.sql`, which is about one table.
 
         Args:
-            statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion.
+            statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion; or
+                DELETE FROM with a table and a condition, which is `Table.delete(where=...)`.
 
         Returns:
             The rows, as a stream, in no order unless the statement says one. Their `transaction` is
             that of the table if there is only one, else 0.
 
         Raises:
-            QueryInvalid: it does not only read, cannot be understood, or names an unknown table or
-                column.
+            QueryInvalid: it is another statement, a DELETE without a condition, cannot be
+                understood, or names an unknown table or column.
+            CommitContended, CommitTooLarge, CommitUnknown: of a DELETE, as by `Table.delete`.
             DataDamaged: a file of a table is missing or wrong.
             StorageFailed: the temp folder is full, or the statement needs too much memory.
         """
         from sleeper.instance.sql import planned_statement
+        from sleeper.tables.sql import deletion_answer, deletion_asked_for
 
+        deletion = deletion_asked_for(statement, lambda: [each.name for each in self.tables()])
+        if deletion is not None:
+            done = self.table(deletion.table).delete(where=deletion.where)
+            return deletion_answer(done.rows, done.transaction)
         return planned_statement(self._context, self._sql_handles, statement).rows()
 
     def explain_sql(self, statement: str) -> str:

@@ -16,11 +16,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.rows import Rows
+from sleeper.engine.sql.deletions import SqlDeletion, deletion_in
 from sleeper.engine.sql.statements import Statement, rows_where
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, chosen_pages
-from sleeper.errors import BadRequest
+from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.model.keys import Key
 from sleeper.model.queries import checked_columns
 from sleeper.model.ranges import Region, whole_region
@@ -67,6 +70,28 @@ def sql(table: OpenTable, state: TableState, statement: str) -> Rows:
     rows = _about_one_table(statement, version).rows()
     rows.transaction = state.number
     return rows
+
+
+def deletion_asked_for(statement: object, names: Callable[[], Sequence[str]]) -> SqlDeletion | None:
+    """Return what a DELETE statement asks for; None for any other statement.
+
+    Args:
+        statement: The statement.
+        names: Returns the names of the tables that it may name.
+
+    Raises:
+        QueryInvalid: it names no such table, or has another form than a table and a condition.
+    """
+    found = deletion_in(statement)
+    if found is not None and found.table not in (known := names()):
+        raise QueryInvalid(no_such_table(found.table, known))
+    return found
+
+
+def deletion_answer(rows: int | None, transaction: int) -> Rows:
+    """Return the answer to a DELETE statement: one row, with how many rows went."""
+    deleted = pa.table({"deleted": pa.array([rows], pa.int64())})
+    return Rows.from_table(deleted, transaction=transaction)
 
 
 def explain_sql(table: OpenTable, statement: str) -> str:

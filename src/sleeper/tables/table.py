@@ -399,7 +399,7 @@ class Table(TableHandle, WholeTable):
             return rows.count()
 
     def sql(self, statement: str, *, as_of: int | datetime | None = None) -> Rows:
-        """Run one SQL statement that reads this table, by its name.
+        """Run one SQL statement that reads this table, or deletes rows of it, by its name.
 
         Conditions on row keys narrow what is read: =, IN, BETWEEN, comparisons and LIKE 'prefix%',
         with AND, OR and NOT. Names are case-sensitive; those with signs are quoted: "my.table".
@@ -415,8 +415,12 @@ class Table(TableHandle, WholeTable):
         >>> table.sql("SELECT sum(n) AS total FROM numbers WHERE id < 'c'").to_pylist()
         [{'total': 3}]
 
+        `DELETE FROM numbers WHERE n > 1` is `delete(where="n > 1")`, and returns one row with the
+        number of rows that went as `deleted`. No other statement changes anything.
+
         Args:
-            statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion.
+            statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion; or
+                DELETE FROM with the name and a condition.
             as_of: A transaction number or an aware time, as for `query`.
 
         Returns:
@@ -424,14 +428,22 @@ class Table(TableHandle, WholeTable):
             occurs twice gets a number: `id`, `id_1`.
 
         Raises:
-            QueryInvalid: it does not only read, cannot be understood, or names an unknown column.
+            QueryInvalid: it is another statement, a DELETE of an older version or without a
+                condition, cannot be understood, or names an unknown column.
+            CommitContended, CommitTooLarge, CommitUnknown: of a DELETE, as by `delete`.
             VersionNotFound: there is no transaction `as_of`, or its files were deleted.
             DataDamaged: a file of the table is missing or wrong.
             StorageFailed: the temp folder is full, or the statement needs too much memory.
         """
-        from sleeper.tables.sql import sql
+        from sleeper.tables.sql import deletion_answer, deletion_asked_for, sql
 
+        deletion = deletion_asked_for(statement, lambda: [self.name])
         version = checked_as_of(as_of)
+        if deletion is not None:
+            if version is not None:
+                raise QueryInvalid("rows are deleted from the newest version: leave out as_of")
+            done = self.delete(where=deletion.where)
+            return deletion_answer(done.rows, done.transaction)
         answer = partial(sql, statement=statement)
         if version is None:
             return self._answered(answer, None)

@@ -46,7 +46,7 @@ MISTAKES = {
         lambda *_: sleeper.connect("http://127.0.0.1:1").tables(),
         "the server http://127.0.0.1:1 did not answer: [Errno 111] Connection refused. Is it running",
     ),
-    "bad SQL": (lambda t, _: t.of.sql("SELEC id FROM planes"), "only reads here"),
+    "bad SQL": (lambda t, _: t.of.sql("SELEC id FROM planes"), "only reads and deletes here"),
     "unknown function": (lambda t, _: t.of.sql("SELECT strftime(id) FROM planes"), "to_char("),
     "bad file": (lambda t, folder: t.ingest(folder / "rows.parquet"), "cannot be read as Parquet"),
     "no file": (lambda t, folder: t.ingest(folder / "none.parquet"), "no file"),

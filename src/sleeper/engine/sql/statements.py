@@ -35,6 +35,7 @@ from sleeper.engine.sql.comparable_floats import (
     comparable_and_stored,
     comparable_table,
 )
+from sleeper.engine.sql.deletions import without_comments
 from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.float_aggregates import (
     HOW_TO_NAME,
@@ -80,7 +81,6 @@ def check_operators(text: str, operators_max: int = OPERATORS_MAX) -> None:
 
 
 _READING: Final = ("select", "with", "values", "explain", "describe", "desc", "show", "(")
-_COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
 _WORD: Final = re.compile(r"\s*(\(|\w*)")
 _NOT_FOUND: Final = re.compile(r"table 'sleeper\.tables\.(?P<name>.+?)' not found", re.DOTALL)
 _TEXTS: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -105,10 +105,9 @@ _WINDOW_IN_WINDOW: Final = re.compile(
 
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
-    "update": "rows are not changed in place: add newer rows to a table with aggregations "
-    "(sleeper.table.aggregations)",
-    "delete": "delete rows by Table.delete(where=...) (`sleeper delete TABLE --where`); "
-    "sleeper.table.filters removes rows by age",
+    "update": "replace rows by newer ones of the same row keys: Table.upsert() "
+    "(`sleeper ingest --upsert`)",
+    "merge": "replace rows, and add new ones, by Table.upsert() (`sleeper ingest --upsert`)",
     "truncate": "remove all rows by Table.reinitialise() (`sleeper table reinitialise`)",
     "copy": "write rows to files by Table.export(), or `sleeper sql --output FILE`",
     "create": "make tables by Instance.create_table() (`sleeper table add`)",
@@ -294,9 +293,7 @@ def _without_barriers(shown: str) -> str:
 def _check_reads(text: object) -> None:
     if not isinstance(text, str):
         raise QueryInvalid(f"a statement must be SQL text, not {text!r}")
-    rest = text
-    while (comment := _COMMENT.match(rest)) is not None:
-        rest = rest[comment.end() :]
+    rest = without_comments(text)
     word = _WORD.match(rest)
     first = word[1].lower() if word else ""
     if not rest.strip():
@@ -306,11 +303,16 @@ def _check_reads(text: object) -> None:
             "SHOW is not known here: DESCRIBE table shows the columns of a table, and "
             "Instance.tables() (`sleeper table list`) all tables"
         )
+    if first == "delete":
+        raise QueryInvalid(
+            "EXPLAIN is for statements that read; how many rows a DELETE would remove, "
+            "SELECT count(*) with its condition tells. Nothing was deleted"
+        )
     if first not in _READING:
         instead = f"; {_INSTEAD[first]}" if first in _INSTEAD else ""
         raise QueryInvalid(
-            f"SQL only reads here: SELECT, WITH, VALUES, EXPLAIN and DESCRIBE, not "
-            f"{first.upper() or rest[:20]!r}{instead}"
+            "SQL only reads and deletes here: SELECT, WITH, VALUES, EXPLAIN, DESCRIBE and DELETE, "
+            f"not {first.upper() or rest[:20]!r}{instead}"
         )
     check_operators(text)
     words = _TEXTS.sub(" ", text)

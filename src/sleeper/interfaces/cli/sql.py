@@ -26,6 +26,7 @@ from sleeper.interfaces.cli.query import chosen_format
 from sleeper.interfaces.cli.stderr import warn
 from sleeper.interfaces.cli.waiting import elapsed_time, ending_at_once, own_temp_folder
 from sleeper.interfaces.connection import connect
+from sleeper.model.authors import Author, author_now, committing
 from sleeper.model.schema import Field, Schema, type_to_text
 from sleeper.tables.worker_processes import WorkerProcess
 
@@ -229,7 +230,7 @@ class StatementProcess:
                 if not process.alive:  # by Ctrl-C at the prompt, while it started
                     process = self._begin()
                     process.receive()
-                process.send(partial(_first_rows, self._address), statement)
+                process.send(partial(_first_rows, self._address, author_now()), statement)
                 found = process.receive()
         except KeyboardInterrupt:
             self._begin()
@@ -261,8 +262,9 @@ def _opened(address: str) -> Any:
     return connect(address)
 
 
-def _first_rows(address: str, statement: str) -> pa.Table:
-    return _kept(_opened(address).sql(statement)).to_arrow()
+def _first_rows(address: str, author: Author, statement: str) -> pa.Table:
+    with committing(by=author.by, reason=author.reason):
+        return _kept(_opened(address).sql(statement)).to_arrow()
 
 
 @click.command()

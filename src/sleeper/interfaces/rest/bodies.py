@@ -398,12 +398,13 @@ class PublishBody(UnpublishBody):
 
 
 class SqlBody(Body):
-    """A statement in SQL that reads."""
+    """A statement in SQL that reads, or deletes rows."""
 
     statement: Annotated[
         str,
         Field(
-            description="SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion.",
+            description="SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion; "
+            "or DELETE FROM table WHERE condition.",
             examples=["SELECT dest, count(*) AS n FROM flights GROUP BY dest"],
         ),
     ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi.responses import Response
 
+from sleeper.engine.sql.deletions import deletion_in
 from sleeper.engine.sql.statements import check_operators
 from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid
 from sleeper.interfaces.json_documents import plain_value
@@ -95,14 +96,23 @@ def prefix_of(schema: Schema, document: Any) -> Any:
     }
 
 
-def checked_sql(text: str) -> str:
-    """Check that SQL of a request is not so long that planning it needs too deep a stack.
+def checked_sql(text: str, *, may_delete: bool = False) -> str:
+    """Check that SQL of a request only reads, and needs no stack that is too deep to be planned.
 
     DataFusion plans a chain of operators by recursion: one of some thousand ends the process.
 
+    Args:
+        text: The SQL.
+        may_delete: True for a request that may delete rows.
+
     Raises:
-        QueryInvalid: it is too long.
+        QueryInvalid: it is too long, or deletes rows where it may not.
     """
+    if not may_delete and deletion_in(text) is not None:
+        raise QueryInvalid(
+            "SQL only reads here, and nothing was deleted: delete rows by POST "
+            "/sleeper/tables/TABLE/delete with where, or by `sleeper delete TABLE --where`"
+        )
     check_operators(text, _OPERATORS_MAX)
     if len(text) > _SQL_LENGTH_MAX:
         raise QueryInvalid(

@@ -13,6 +13,7 @@ from fastapi import Query as UrlQuery
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
+from sleeper.engine.sql.deletions import deletion_in
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, rows_answer
 from sleeper.interfaces.rest.authorization import READ, WRITE, CheckedRoute, check_role
@@ -122,24 +123,42 @@ async def delete(table: str, body: Deletion, request: Request) -> Response:
 
 @router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
 async def table_sql(table: str, body: SqlBody, request: Request) -> Response:
-    """Run one SQL statement that reads this table, by its name.
+    """Run one SQL statement that reads this table, or deletes rows of it, by its name.
 
-    With `explain` the answer is a JSON document with its plan.
+    With `explain` the answer is a JSON document with its plan. DELETE needs the role `write`, and
+    answers with one row: how many rows went.
     """
     accept = request.headers.get("accept")
+    if _deletes(body):
+        return await _sql_deletion(request, table, body)
     call = partial(questions.table_sql, table=table, body=body, accept=accept)
     return await _answer(request, call, is_bounded=True)
 
 
 @instance_router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
 async def instance_sql(body: SqlBody, request: Request) -> Response:
-    """Run one SQL statement that reads tables of the instance, by their names.
+    """Run one SQL statement that reads tables of the instance, or deletes rows of one.
 
-    With `explain` the answer is a JSON document with its plan.
+    With `explain` the answer is a JSON document with its plan. DELETE needs the role `write`, and
+    answers with one row: how many rows went.
     """
     accept = request.headers.get("accept")
+    if _deletes(body) and body.as_of is None:
+        return await _sql_deletion(request, None, body)
     call = partial(questions.instance_sql, body=body, accept=accept)
     return await _answer(request, call, is_bounded=True)
+
+
+def _deletes(body: SqlBody) -> bool:
+    return not body.explain and deletion_in(body.statement) is not None
+
+
+async def _sql_deletion(request: Request, table: str | None, body: SqlBody) -> Response:
+    """Delete rows by a statement, for whoever may write."""
+    await check_role(request, Role.WRITE)
+    accept = request.headers.get("accept")
+    call = partial(questions.sql_deletion, table=table, body=body, accept=accept)
+    return await _answer(request, call, is_bounded=False)
 
 
 def _lacks(memory_bytes: int) -> QueryInvalid:

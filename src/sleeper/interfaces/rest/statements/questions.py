@@ -95,6 +95,20 @@ def instance_sql(served: ServedInstance, *, body: SqlBody, accept: str | None) -
     return rows_answer(served.instance.sql(statement), form, served.limits)
 
 
+def sql_deletion(
+    served: ServedInstance, *, table: str | None, body: SqlBody, accept: str | None
+) -> Answer:
+    """Delete rows as a statement says, of one table or any."""
+    form = answer_format(body.format, accept)
+    statement = checked_sql(body.statement, may_delete=True)
+    if table is None:
+        rows = served.instance.sql(statement)
+    else:
+        as_of = None if body.as_of is None else version_of(body.as_of)
+        rows = served.table(table).sql(statement, as_of=as_of)
+    return rows_answer(rows, form, served.limits)
+
+
 QuestionKind = Literal["query", "count", "table_sql", "instance_sql"]
 
 
