@@ -55,6 +55,18 @@ class TransactionLogContract:
         assert list(log.read_after(10)) == [(11, b"entry 11"), (12, b"entry 12")]
         assert list(log.read_after(12)) == []
 
+    def test_an_entry_is_replaced_where_it_is_the_one_that_was_read(self, log):
+        """Given another entry than that, it stays; a reader finds what was put in its place."""
+        log.append(1, b"first line\nkeys")
+        log.append(2, b"second")
+
+        refused = log.replace(1, b"something else", b"nothing")
+        replaced = log.replace(1, b"first line\nkeys", b"first line")
+
+        assert (refused, replaced) == (False, True)
+        assert not log.replace(3, b"third", b"nothing")
+        assert list(log.read_after(0)) == [(1, b"first line"), (2, b"second")]
+
     def test_an_empty_log_has_nothing_to_read(self, log):
         """A log needs no making: it begins with its first entry."""
         assert list(log.read_after(0)) == []

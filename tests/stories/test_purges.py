@@ -15,6 +15,8 @@ import pytest
 import sleeper
 from sleeper.errors import BadRequest, CommitContended, QueryInvalid, VersionNotFound
 from sleeper.interfaces.rest.app import make_app
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.messages import NewMessage
 from sleeper.tables.purges import files as purge_files
 from sleeper.tables.purges import purge as purging
 from sleeper.tables.purges.records import PURGES
@@ -268,6 +270,47 @@ class TestPurgedKeys:
 
         assert proof.finished, proof.findings
         assert table.count() == 3
+
+
+class TestJobsThatNameThem:
+    """Messages and events of the instance."""
+
+    def test_go_where_nobody_wants_them_any_more(self, tmp_path):
+        """Given a message that was handled and a dead letter, neither is in the file of jobs."""
+        table = new_table(tmp_path)
+        table.ingest(rows_of(["ann@mail.example", "bob@mail.example"]))
+        instance = sleeper.connect(tmp_path / "instance")
+        for name in (QueueName.QUERY, QueueName.INGEST):
+            queue = instance.jobs.stores.queue(name)
+            body = json.dumps({"tableName": "people", "key": "ann@mail.example"})
+            queue.send([NewMessage(body=body), NewMessage(body=body)])
+            handled, dead = queue.receive(2)
+            queue.delete([handled.receipt])
+            queue.bury(dead.receipt, "no such thing")
+
+        proof = table.purge(keys=["ann@mail.example"])
+
+        assert proof.finished, proof.findings
+        assert proof.counts["deadLettersDeleted"] == 2
+        assert places_of(["ann@mail.example"], tmp_path / "instance") == set()
+
+    def test_are_told_where_somebody_waits_for_them(self, tmp_path):
+        """Given a message that waits, the purge is not finished until it was handled."""
+        table = new_table(tmp_path)
+        instance = sleeper.connect(tmp_path / "instance")
+        queue = instance.jobs.stores.queue(QueueName.QUERY)
+        queue.send([NewMessage(body='{"tableName": "people", "key": "ann@mail.example"}')])
+
+        waiting = table.purge(keys=["ann@mail.example"])
+        (message,) = queue.receive(1)
+        queue.delete([message.receipt])
+
+        assert not waiting.finished
+        assert {each.where for each in waiting.findings} <= {
+            "services/jobs.sqlite",
+            "services/jobs.sqlite-wal",
+        }
+        assert table.purge(keys=["ann@mail.example"]).finished
 
 
 class TestAPurge:

@@ -269,6 +269,14 @@ class JobStores(Protocol):
         """Return one of the instance's queues."""
         ...
 
+    def erase_deleted(self) -> None:
+        """Overwrite what was deleted, where a storage keeps it until it needs the place.
+
+        Raises:
+            StorageFailed: it may be kept.
+        """
+        ...
+
     def close(self) -> None:
         """Close open connections."""
         ...

@@ -5,13 +5,15 @@
 2. files and limits of partitions are written anew without the keys (`files`)
 3. files that had them are deleted at once, also those that no transaction names
 4. the state is written whole, and older versions end: keys go from the log (`versions`)
-5. results of queries and exports of the table that have such rows are deleted (`results`)
+5. results of queries and exports of the table that have such rows are deleted (`results`), and dead
+   letters that name one (`jobs`)
 6. all that is stored is searched (`search`). What still has a key is told, and then the purge is
    not finished
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -27,6 +29,7 @@ from sleeper.tables.purges.files import (
     note_shared_values,
     write_keys_out,
 )
+from sleeper.tables.purges.jobs import purge_jobs
 from sleeper.tables.purges.keys import PurgedKeys
 from sleeper.tables.purges.records import Purge, PurgeFinding, save, stored
 from sleeper.tables.purges.results import delete_results
@@ -38,7 +41,6 @@ _OUT_OF_REACH: Final = (
     "files that rows were imported from, and files with rows that were set aside",
     "exports to places outside of the instance",
     "other tables, and results of queries that have no column of each row key",
-    "messages and dead letters in queues of the instance, its job tracker and its batcher",
     "what processes have in memory, their logs, and temporary files of processes that were killed",
 )
 _OF_BUCKETS: Final = "versions of objects that are not current, where a bucket keeps them"
@@ -141,13 +143,16 @@ class _Running:
         search = Search(table, keys)
         delete_results(table, search, lambda n: self._count(resultsDeleted=n))
         self._done("results of queries and exports searched")
+        elsewhere = purge_jobs(table, search, lambda n: self._count(deadLettersDeleted=n))
+        if not elsewhere:
+            self._done("jobs searched")
         search.search_table(before)
         for name, reason in failures.items():
             search.found.add(name, f"it could not be deleted: {reason}")
-        return self._end(search)
+        return self._end(search, elsewhere)
 
-    def _end(self, search: Search) -> Purge:
-        found, out_of_reach = search.found, [*_OUT_OF_REACH]
+    def _end(self, search: Search, elsewhere: Sequence[str]) -> Purge:
+        found, out_of_reach = search.found, [*_OUT_OF_REACH, *elsewhere]
         if self._table.files.is_remote:
             out_of_reach.append(_OF_BUCKETS)
         findings = dict.fromkeys((each.where, each.what, each.next_step) for each in found.findings)

@@ -85,5 +85,8 @@ class AwsJobStores:
         """Return one of the queues, the same each time."""
         return self._queues[name]
 
+    def erase_deleted(self) -> None:
+        """Do nothing: nobody reads what was deleted."""
+
     def close(self) -> None:
         """Do nothing: connections belong to the process."""

@@ -88,6 +88,12 @@ class SqliteJobStores:
         """Return one of the queues, the same each time."""
         return self._queues[name]
 
+    def erase_deleted(self) -> None:
+        """Write the file anew without what was deleted, and empty its log."""
+        with self._database.reading() as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def check_owner(self) -> None:
         """Look whether the file is another instance's, if it is there.
 

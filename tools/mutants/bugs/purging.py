@@ -1,0 +1,88 @@
+"""Bugs in purging row keys."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+PURGES = ("tests/stories/test_purges.py",)
+"""Row keys are purged, and the test searches for them by itself."""
+NOWHERE = (*PURGES, "-k", "nowhere")
+"""A thousand people in splits, hidden rows, orphans and results."""
+KEYS = "tables/purges/keys.py"
+FILES = "tables/purges/files.py"
+VERSIONS = "tables/purges/versions.py"
+
+BUGS = (
+    Bug(
+        name="purge-of-visible-rows-alone",
+        breaks="Files that have yet to obey a deletion which names a key are left.",
+        module=FILES,
+        right="{*rows, *_files_to_obey(state, keys), *_parts_below(state, tops)}\n",
+        wrong="{*rows, *_parts_below(state, tops)}\n",
+        tests=PURGES,
+    ),
+    Bug(
+        name="split-points-stay-purged",
+        breaks="Limits of partitions that are purged keys stay in the tree.",
+        module=KEYS,
+        right="        return value in self.values[dimension]\n",
+        wrong="        return False\n",
+        tests=NOWHERE,
+    ),
+    Bug(
+        name="older-snapshots-stay",
+        breaks="Snapshots of versions that had the rows are left.",
+        module="storage/snapshots.py",
+        right="        self.objects.delete(old)\n",
+        wrong="        self.objects.delete([])\n",
+        tests=("tests/stories/test_purges_of_every_store.py", *PURGES),
+    ),
+    Bug(
+        name="entries-of-format-1-stay",
+        breaks="Entries from before the upgrade keep the keys.",
+        module=VERSIONS,
+        right="without_keys(body, here) if written_in > 1 else emptied(body)\n",
+        wrong="without_keys(body, here) if written_in > 1 else body\n",
+        tests=NOWHERE,
+    ),
+    Bug(
+        name="limits-of-deletions-stay-in-the-log",
+        breaks="The value after a key, which has the key in it, is not taken out.",
+        module=KEYS,
+        right="            values | self._next(place) for place",
+        wrong="            values for place",
+        tests=NOWHERE,
+    ),
+    Bug(
+        name="orphans-with-keys-stay",
+        breaks="A file that no transaction names keeps its rows.",
+        module=FILES,
+        right="    failures = delete_groups(left, table.files)\n",
+        wrong="    failures = delete_groups({}, table.files)\n",
+        tests=NOWHERE,
+    ),
+    Bug(
+        name="replaced-files-wait-for-the-collector",
+        breaks="Files that had the keys are there until garbage is collected.",
+        module=FILES,
+        right=" is None or rows_with_keys(table, keys, [name]):\n",
+        wrong=" is None:\n",
+        tests=NOWHERE,
+    ),
+    Bug(
+        name="a-trace-is-no-finding",
+        breaks="A purge that left a key says that it is finished.",
+        module="tables/purges/records.py",
+        right="        return self.finished_at is not None and not self.findings\n",
+        wrong="        return self.finished_at is not None\n",
+        tests=(*PURGES, "-k", "trace"),
+    ),
+    Bug(
+        name="others-fail-after-a-purge",
+        breaks="A process with an old state takes an entry without keys for another's.",
+        module="storage/followed_log.py",
+        right='    return sha256(body.partition(b"\\n")[0]).digest()\n',
+        wrong="    return sha256(body).digest()\n",
+        tests=(*PURGES, "-k", "elsewhere"),
+    ),
+)
