@@ -16,7 +16,7 @@ import pytest
 from shown_runs import ROOT, RunFailed
 
 CONTRACTS = ROOT / "tests" / "contracts"
-SERVER_FIXTURES = ("s3_server", "dynamo_endpoint")
+SERVER_FIXTURES = ("s3_server", "dynamo_endpoint", "sqs_server")
 ONLY_SERVER = "ministack"
 """What these fixtures are where a test has no choice."""
 INTRODUCTION = """\

@@ -1,6 +1,7 @@
 """Upstream's own Python client, unmodified, with an instance in AWS and its workers.
 
-It runs in a process of its own, with the interpreter `.venv/bin/python` of its folder.
+It runs in a process of its own, with the interpreter `.venv/bin/python` of its folder, on each set
+of servers.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import sleeper
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
-from tests.contracts.s3_server import REGION, s3_server
-from tests.stories.test_documents_json_in_aws import endpoint, everywhere
+from tests.contracts.s3_server import REGION
+from tests.contracts.servers.aws_sets import aws_set
 from tests.stories.test_ingest_jobs import work
 
-__all__ = ["endpoint", "everywhere", "s3_server"]
+__all__ = ["aws_set"]
 
 FOLDER = Path(os.environ.get("SLEEPER_UPSTREAM_CLIENT", ""))
 CALLS = Path(__file__).with_name("upstream_client.py")
@@ -89,6 +91,12 @@ class Client:
         return json.loads(line)
 
 
+@pytest.fixture(scope="module")
+def everywhere(aws_set):
+    """An instance in AWS. Tests have tables and ids of their own."""
+    return sleeper.create_instance(f"aws://docs-{uuid.uuid4().hex[:8]}")
+
+
 @pytest.fixture
 def table():
     """The name of a table of this test, and the beginning of its ids."""
@@ -136,17 +144,17 @@ def worker_of_queries(instance):
 
 
 @pytest.fixture
-def folder(instance, endpoint, table):
+def folder(instance, table):
     """Bucket and folder of a file with all rows, `all.parquet`, without a scheme."""
     bucket = instance.properties.text("sleeper.data.bucket")
     body = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(ROWS), body)
-    s3 = boto3.client("s3", region_name=REGION, endpoint_url=endpoint)
+    s3 = boto3.client("s3", region_name=REGION)
     s3.put_object(Bucket=bucket, Key=f"june/{table}/all.parquet", Body=body.getvalue())
     return f"{bucket}/june/{table}"
 
 
-def test_an_instance_that_is_not_there_is_not_found(endpoint, tmp_path):
+def test_an_instance_that_is_not_there_is_not_found(aws_set, tmp_path):
     """The client looks for a bucket of properties by the id, and finds none."""
     with client_of("nobody", tmp_path / "client.log") as client:
         assert client.started()["raised"] == "NoSuchBucket"

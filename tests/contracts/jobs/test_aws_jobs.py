@@ -12,7 +12,11 @@ import pytest
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from tests.contracts.jobs.batcher_store_contract import file
-from tests.contracts.jobs.job_queue_contract import SETTINGS, JobQueueTimesContract
+from tests.contracts.jobs.job_queue_contract import (
+    SETTINGS,
+    JobQueueContract,
+    JobQueueTimesContract,
+)
 from tests.contracts.jobs.job_tracker_contract import INGESTS, event
 from tests.contracts.s3_server import (
     REGION,
@@ -21,8 +25,10 @@ from tests.contracts.s3_server import (
     s3_credentials,
     s3_server,
 )
+from tests.contracts.servers.elasticmq import sqs_server
+from tests.soak import SOAK
 
-__all__ = ["aws_endpoint", "kept_clients", "s3_credentials", "s3_server"]
+__all__ = ["aws_endpoint", "kept_clients", "s3_credentials", "s3_server", "sqs_server"]
 
 
 @pytest.fixture
@@ -47,6 +53,25 @@ class TestSqsQueue(JobQueueTimesContract):
 
     knows_ages = False
     finds_dead_letters = False
+
+    @pytest.fixture
+    def wait(self):
+        return time.sleep
+
+
+@pytest.mark.soak
+class TestSqsQueueOfElasticMq(JobQueueTimesContract if SOAK else JobQueueContract):
+    """A queue in SQS, on the other server that speaks it.
+
+    To wait for its times takes a minute.
+    """
+
+    knows_ages = False
+    finds_dead_letters = False
+
+    @pytest.fixture
+    def kept_clients(self, sqs_server):
+        """Clients of SQS alone: the other services are where they were."""
 
     @pytest.fixture
     def wait(self):

@@ -32,6 +32,9 @@ from tests.contracts.servers.installed import (
     DYNAMODB,
     DYNAMODB_LOCAL,
     DYNAMODB_LOCAL_SHA512,
+    ELASTICMQ,
+    ELASTICMQ_SHA256,
+    ELASTICMQ_SOURCE,
     FOLDER,
     HELM,
     HELM_SOURCE,
@@ -90,6 +93,7 @@ def install_all() -> int:
             VERSITYGW: versitygw,
             HELM: helm,
             SPARK_JARS: spark_jars,
+            ELASTICMQ: elasticmq,
         }
         succeeded = list(threads.map(install, fetchers, fetchers.values()))
         succeeded.append(browser.result())
@@ -161,17 +165,33 @@ def helm(go: str, folder: Path) -> Path:
 
 def spark_jars(mvn: str, folder: Path) -> Path:
     """Fetch the jars by which Spark reads Delta and Iceberg, and compare them with their hashes."""
-    jars, pom = folder / "jars", SPARK_JARS_SOURCE / "pom.xml"
-    how = ["--batch-mode", "--quiet", "--no-transfer-progress", "--file", str(pom)]
+    jars, found = fetch_jars(mvn, SPARK_JARS_SOURCE, folder)
+    if found != SPARK_JARS_SHA256:
+        raise NotInstalled(f"The jars for Spark have the hashes {found}, not those that are known.")
+    return jars
+
+
+def elasticmq(mvn: str, folder: Path) -> Path:
+    """Fetch the jars of the server that speaks SQS, and compare the digest of all."""
+    jars, hashes = fetch_jars(mvn, ELASTICMQ_SOURCE, folder)
+    found = hashlib.sha256(repr(sorted(hashes.items())).encode()).hexdigest()
+    if found != ELASTICMQ_SHA256:
+        raise NotInstalled(f"The jars have the digest {found}, not the one that is known.")
+    return jars
+
+
+def fetch_jars(mvn: str, source: Path, folder: Path) -> tuple[Path, dict[str, str]]:
+    """Fetch what the POM in a folder names, and return where it is, and its hashes by name."""
+    jars = folder / "jars"
+    how = ["--batch-mode", "--quiet", "--no-transfer-progress", "--file", str(source / "pom.xml")]
     run(
         [mvn, *how, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"],
         folder,
         BUILD_MAX_S,
     )
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars.iterdir()}
-    if found != SPARK_JARS_SHA256:
-        raise NotInstalled(f"The jars of {pom} have the hashes {found}, not those that are known.")
-    return jars
+    return jars, {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars.iterdir()
+    }
 
 
 def build(go: str, source: Path, folder: Path) -> Path:

@@ -48,6 +48,9 @@ SPARK_JARS_SHA256 = {
     ),
 }
 """Jars by which Spark reads Delta and Iceberg: all that Maven brings for the POM."""
+ELASTICMQ_SOURCE = HERE / "elasticmq_jars"
+ELASTICMQ_SHA256 = "6c74b05a88e6cb9945ac3f07a09a397489a90dc324e412cd48585cd3404a2870"
+"""Of the names and contents of all jars that Maven brings for the POM."""
 VERSITYGW_SOURCE = HERE / "versitygw"
 HELM_SOURCE = HERE / "helm"
 
@@ -154,9 +157,10 @@ DYNAMODB = Server(
     "set SLEEPER_TEST_WITHOUT=dynamodb-local.",
 )
 VERSITYGW = Server("versitygw", "go", "Go", _digest_of(VERSITYGW_SOURCE))
+ELASTICMQ = Server("elasticmq", "mvn", "Maven", _digest_of(ELASTICMQ_SOURCE))
 CDK = Server("aws-cdk", "npm", "Node.js with npm", AWS_CDK_SHA512[:12])
 HELM = Server("helm", "go", "Go", _digest_of(HELM_SOURCE))
 """This and the last are no servers, but are installed as they are: tests deploy by them."""
 SPARK_JARS = Server("spark-jars", "mvn", "Maven", _digest_of(SPARK_JARS_SOURCE))
 """No server either: Spark reads by them what tables publish."""
-SERVERS = (DYNAMODB, VERSITYGW)
+SERVERS = (DYNAMODB, VERSITYGW, ELASTICMQ)

@@ -20,8 +20,6 @@ from sleeper.model.jobs.messages import DeadLetter, NewMessage, ReceivedMessage,
 from sleeper.model.object_stores import without_credentials
 from sleeper.storage.aws.clients import aws_failure, error_code, is_missing, vendor_errors
 
-ATTRIBUTES: Final = ["Sleeper.*"]
-"""What a receive asks for."""
 SYSTEM_ATTRIBUTES: Final = [
     "ApproximateFirstReceiveTimestamp",
     "ApproximateReceiveCount",
@@ -32,6 +30,8 @@ BATCH_MAX: Final = 10
 
 _ID, _SENT = "Sleeper.MessageId", "Sleeper.Sent"
 _REASON, _RECEIVES = "Sleeper.Reason", "Sleeper.Receives"
+ATTRIBUTES: Final = [_ID, _SENT, _REASON, _RECEIVES]
+"""What a receive asks for: each by its name, for not all servers know `Sleeper.*`."""
 _BATCH_BYTES_MAX: Final = 262_144
 _REASON_MAX: Final = 4_000
 _COUNT_MAX: Final = 1_000_000
