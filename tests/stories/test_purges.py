@@ -20,6 +20,7 @@ from sleeper.model.jobs.messages import NewMessage
 from sleeper.tables.purges import files as purge_files
 from sleeper.tables.purges import purge as purging
 from sleeper.tables.purges.records import PURGES
+from tests.stories.test_newest_copy import World
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -77,15 +78,21 @@ def _plain(value):
 
 def places_of(keys, folder):
     """Which files below a folder have one of some texts, in any of its forms."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return places_in(
+        keys, ((path.relative_to(folder).as_posix(), path.read_bytes()) for path in files)
+    )
+
+
+def places_in(keys, stored):
+    """Which of some objects have one of some texts, in any of its forms."""
     forms = {key.encode() for key in keys}
     forms |= {json.dumps(key)[1:-1].encode() for key in keys}
     forms |= {json.dumps(key, ensure_ascii=False)[1:-1].encode() for key in keys}
     found = set()
-    for path in folder.rglob("*"):
-        if path.is_file():
-            bodies = [*every_form(path.read_bytes())]
-            if any(form in body for body in bodies for form in forms):
-                found.add(path.relative_to(folder).as_posix())
+    for name, whole in stored:
+        if any(form in body for body in every_form(whole) for form in forms):
+            found.add(name)
     return found
 
 
@@ -143,7 +150,7 @@ class TestPurgedKeys:
         assert proof.counts["orphansDeleted"] == 1
         assert proof.counts["limitsReplaced"] == len({*splits} & {*purged}) >= 5
         assert len(table.split_points()) == len(splits)
-        with pytest.raises(VersionNotFound):
+        with pytest.raises(VersionNotFound, match="rows were purged"):
             table.query(as_of=before).to_arrow()
         assert {"data files", "entries of the log", "states"} <= {s.kind for s in proof.searched}
 
@@ -206,6 +213,50 @@ class TestPurgedKeys:
         table.ingest(rows_of(["someone.else@mail.example"]))
         assert table.count() == 1
         assert table.verify().findings == ()
+
+    def test_in_a_bucket_go_from_the_copy_of_a_new_state(self):
+        """Given a bucket, where each commit may leave a copy of the state, other processes go on.
+
+        Versions of objects that are not current are told as out of reach.
+        """
+        world = World()
+        instance = world.process()
+        keys = addresses(300)
+        table = instance.create_table("people", SCHEMA, row_keys=["email"], split_points=[keys[9]])
+        table.upgrade()
+        table.ingest(rows_of(keys))
+        other = world.process().table("people")
+        assert other.count() == len(keys)
+
+        proof = table.purge(keys=keys[:100])
+
+        stored = world.objects._inner._bodies.by_key
+        assert proof.finished, proof.findings
+        assert places_in(keys[:100], ((key, body) for key, (body, _) in stored.items())) == set()
+        assert any("not current" in each for each in proof.out_of_reach)
+        for each in (other, world.process().table("people")):
+            each.ingest(rows_of(["new@mail.example"]))
+        assert other.count() == table.count() == len(keys) - 98
+        assert table.verify().findings == ()
+
+    def test_that_are_too_old_to_be_seen_go_as_well(self, tmp_path):
+        """Given rows that a filter hides, their bytes are found, and gone afterwards."""
+        schema = pa.schema([("email", pa.string()), pa.field("at", pa.int64(), nullable=False)])
+        table = new_table(
+            tmp_path,
+            schema=schema,
+            properties={"sleeper.table.filters": "ageOff(at,3600000)"},
+        )
+        old = [{"email": key, "at": 1} for key in addresses(20)]
+        table.set_properties({"sleeper.table.filters": None})
+        table.ingest(old)
+        table.set_properties({"sleeper.table.filters": "ageOff(at,3600000)"})
+        assert table.count() == 0
+
+        proof = table.purge(keys=addresses(20)[:5])
+
+        assert proof.counts["rowsRemoved"] == 5
+        assert places_of(addresses(20)[:5], tmp_path / "instance") == set()
 
     def test_of_numbers_and_bytes_go_as_well(self, tmp_path):
         """Given keys of other types, their rows and limits go, and the log does not name them."""

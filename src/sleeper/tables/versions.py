@@ -19,6 +19,7 @@ from sleeper.state import kept_versions
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.purges.records import purged_up_to
 
 
 def version_as_of(store: StateStore, as_of: int | datetime | None) -> TableState:
@@ -78,7 +79,10 @@ def rows_as_of(
             rows are read.
     """
     store, files = table.store, table.files
-    version = version_as_of(store, as_of)
+    try:
+        version = version_as_of(store, as_of)
+    except VersionNotFound as missing:
+        raise _purged(table, as_of, missing) from missing
     with deletions_reported(version, store=store, files=files):
         rows = answer(table.as_of(version), version)
     if rows.in_memory:
@@ -94,6 +98,18 @@ def rows_as_of(
 
     return Rows(
         batches(), rows.schema, rows.transaction, counter=count, known_count=rows.known_count
+    )
+
+
+def _purged(table: OpenTable, as_of: int | datetime, missing: VersionNotFound) -> VersionNotFound:
+    """Return why a version is not there: because rows were purged, if that is so."""
+    first = purged_up_to(table.files)
+    if not isinstance(as_of, int) or not 0 < as_of < first:
+        return missing
+    return VersionNotFound(
+        f"transaction {as_of} is not kept: rows were purged from the table since, and its versions "
+        f"before {first} that had them ended. Ask for transaction {first} or a later one; "
+        "`sleeper purge TABLE --list` and Table.purges() tell of it."
     )
 
 
