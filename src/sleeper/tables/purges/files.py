@@ -318,23 +318,6 @@ def _least_from(
     return least
 
 
-def note_shared_values(table: OpenTable, keys: PurgedKeys, state: TableState) -> None:
-    """Find out which values of row keys of several fields rows that stay have, too."""
-    if keys.is_single:
-        return
-    names = table.schema.row_key_names
-    columns = [keys.table.column(name).combine_chunks() for name in names]
-    shared: list[set[Any]] = [set() for _ in names]
-    whole, reading = whole_region(table.schema), _unprocessed(table.reader)
-    with query_regions(reading, state, [whole], names, 0, ordered=False) as rows:
-        for batch in rows:
-            for place, wanted in enumerate(columns):
-                here = batch.column(place)
-                found = here.filter(pc.is_in(here, value_set=wanted))
-                shared[place] |= {*pc.unique(found).to_pylist()}
-    keys.note_shared(shared)
-
-
 # ---------------------------------------------------------------- files that nothing references
 
 

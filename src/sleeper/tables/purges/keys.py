@@ -95,7 +95,7 @@ class PurgedKeys:
         }
 
     def note_shared(self, shared: list[set[Any]]) -> None:
-        """Note which values of each field rows that stay have too: nobody looks for these."""
+        """Note which values of each field other rows of files have too: nobody looks for these."""
         self._shared = shared
 
     def texts(self) -> list[bytes]:

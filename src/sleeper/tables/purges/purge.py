@@ -26,14 +26,13 @@ from sleeper.tables.purges.files import (
     Rewritten,
     delete_orphans,
     delete_unreferenced,
-    note_shared_values,
     write_keys_out,
 )
 from sleeper.tables.purges.jobs import purge_jobs
 from sleeper.tables.purges.keys import PurgedKeys
 from sleeper.tables.purges.records import Purge, PurgeFinding, save, stored
 from sleeper.tables.purges.results import delete_results
-from sleeper.tables.purges.search import Search
+from sleeper.tables.purges.search import Search, note_shared_values
 from sleeper.tables.purges.versions import check_versions_end, end_versions, write_clean_state
 
 _OUT_OF_REACH: Final = (
@@ -129,7 +128,7 @@ class _Running:
         failures = delete_unreferenced(table, keys, lambda n: self._count(filesDeleted=n))
         delete_orphans(table, keys, lambda n: self._count(orphansDeleted=n))
         self._done("files deleted")
-        note_shared_values(table, keys, table.store.refresh())
+        note_shared_values(table, keys)
         before = write_clean_state(table)
         self._purge = replace(self._purge, versions_before=before)
         self._save()

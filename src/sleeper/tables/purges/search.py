@@ -11,12 +11,14 @@ Memory is that of the keys, of 65,536 rows, and of 8 MiB of an object.
 
 from __future__ import annotations
 
+import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sleeper.engine.byte_search import ByteSearch, count_equal, joined_bytes, texts_of
@@ -30,6 +32,8 @@ from sleeper.tables.open_table import OpenTable
 from sleeper.tables.purges.keys import PurgedKeys
 from sleeper.tables.purges.records import PURGES, Mention, PurgeFinding, Searched
 from sleeper.tables.purges.versions import entries_with_keys
+
+_log = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 65_536
 _CHUNK_BYTES: Final = 8 << 20
@@ -113,6 +117,17 @@ class Search:
         for what in self._keys.named_in(self._table.store.refresh()):
             self.found.add("the newest state", f"{what} is a purged key")
         return self.found
+
+    def rows_of(self, key: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of a data file; nothing of one that was deleted meanwhile.
+
+        Raises:
+            DataDamaged: it cannot be read.
+        """
+        try:
+            yield from self._rows(self._parquet(self._table.files, key), [*columns], key)
+        except ObjectNotFound as gone:
+            _log.info("%s was deleted while keys were looked for: %s", key, gone)
 
     def has_rows(self, objects: Objects, key: str) -> bool:
         """Return whether a Parquet file has rows with a purged key; False for one without keys.
@@ -291,3 +306,26 @@ def result_objects(objects: Objects, table_id: str) -> Iterator[ObjectInfo]:
     """Yield the results of queries, and the exports of a table, that the instance has."""
     yield from objects.listing("query_results/")
     yield from objects.listing(f"bulk_export/{table_id}/")
+
+
+def note_shared_values(table: OpenTable, keys: PurgedKeys) -> None:
+    """Find out which values of row keys of several fields other rows of files have, too.
+
+    Rows count that no reader sees any more: their keys are not those that have to go.
+
+    Raises:
+        DataDamaged: a file cannot be read.
+    """
+    if keys.is_single:
+        return
+    search, names = Search(table, keys), table.schema.row_key_names
+    wanted = [keys.table.column(name).combine_chunks() for name in names]
+    shared: list[set[Any]] = [set() for _ in names]
+    for info in table.files.listing("data/"):
+        if info.key.endswith(".parquet"):
+            for rows in search.rows_of(info.key, names):
+                for place, name in enumerate(names):
+                    here = rows.column(name)
+                    found = here.filter(pc.is_in(here, value_set=wanted[place]))
+                    shared[place] |= {*pc.unique(found).to_pylist()}
+    keys.note_shared(shared)
