@@ -161,16 +161,25 @@ def _keys_of(number: int, body: bytes) -> set[int | float | str | bool]:
 
 def _delete_left_behind(table: OpenTable) -> int:
     """Delete what other state stores have of the table, from before its state was moved."""
-    here = table.properties.state_move
-    if here is None or table.store.refresh().moved != here:
-        return 0  # there was no move, or one is under way
-    current, deleted = StatePlace(here.class_name, here), 0
+    here, state = table.properties.state_move, table.store.refresh()
+    if state.moved != here:
+        return 0  # a move is under way
+    current, deleted = StatePlace(table.properties.state_store, here), 0
     for place in MoveNotes(table.files).places():
-        if place == current:
+        if place == current or _may_succeed(place, state.number):
             continue
         store_at(table.record, table.context, place, is_new=True).delete()
-        deleted += _delete_objects(table.files, place, here.number)
+        moved_by = 0 if here is None else here.number
+        deleted += _delete_objects(table.files, place, moved_by)
     return deleted
+
+
+def _may_succeed(place: StatePlace, number: int) -> bool:
+    """Return whether a place has a copy of the newest state, which has no purged key any more.
+
+    Somebody may be about to move the table there.
+    """
+    return place.move is not None and place.move.number > number
 
 
 def _delete_objects(files: Objects, place: StatePlace, moved_by: int) -> int:
