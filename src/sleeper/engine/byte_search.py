@@ -1,7 +1,8 @@
 """Searches bytes for many texts at once, and decoded columns for many values.
 
 Texts are found by polars (Aho-Corasick), whatever their number. A text that is a part of a longer
-word is not meant: `ann@x.org` stands in `joann@x.org`, which is another's.
+word is not meant: `ann@x.org` stands in `joann@x.org`, which is another's. Dots, dashes and plus
+signs are a part of it between letters alone: one at the end is that of a sentence.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_WORD = re.compile(rb"[0-9A-Za-z_.@+\-\x80-\xff]")
+_LONGER_BEFORE = re.compile(rb"[0-9A-Za-z_@\x80-\xff][.+\-]*\Z")
+_LONGER_AFTER = re.compile(rb"[.+\-]*[0-9A-Za-z_@\x80-\xff]")
 _HITS_MAX: Final = 10_000
 """So many places of one piece are looked at; of more, the rest count as found."""
 
@@ -54,12 +56,12 @@ class ByteSearch:
 def _stands_alone(whole: bytes, place: int, text: str) -> bool:
     """Return whether a text is no part of a longer one; places are of its form in UTF-8."""
     size = len(text.encode())
-    before = whole[:place][-8:].decode(errors="ignore").encode("latin-1")
-    after = whole[place + size : place + size + 2].decode(errors="ignore").encode("latin-1")
+    before = whole[max(0, place - 8) : place].decode(errors="ignore").encode("latin-1")
+    after = whole[place + size : place + size + 8].decode(errors="ignore").encode("latin-1")
     length = len(text)
     if before[-4:] == length.to_bytes(4, "little") or before[-1:] == bytes([length % 256]):
         return True  # its length stands before it, as in Parquet
-    return not (_WORD.match(before[-1:]) or _WORD.match(after[:1]))
+    return not (_LONGER_BEFORE.search(before) or _LONGER_AFTER.match(after))
 
 
 def texts_of(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:

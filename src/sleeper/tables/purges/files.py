@@ -113,7 +113,7 @@ def write_keys_out(
         state = table.store.refresh()
         try:
             tops = partitions_split_at(state.tree, _gone_limits(table, keys, state))
-            rows = rows_with_keys(table, keys, _referenced(state))
+            rows = rows_with_keys(table, keys, referenced_files(state))
         except DataDamaged:  # or files were replaced, and deleted
             if table.store.refresh().number == state.number:
                 raise
@@ -132,7 +132,8 @@ def write_keys_out(
     )
 
 
-def _referenced(state: TableState) -> list[str]:
+def referenced_files(state: TableState) -> list[str]:
+    """Return the files that partitions reference, each once."""
     references = state.files.to_arrow()
     is_referenced = references.column("partition_id").is_valid()
     names: list[str] = pc.unique(references.column("filename").filter(is_referenced)).to_pylist()

@@ -154,9 +154,25 @@ class PurgedKeys:
         found += [
             f"the deletion of rows by transaction {each.number}"
             for each in state.deletes
-            if self.is_named_by(each)
+            if self._is_told(each)
         ]
         return [*dict.fromkeys(found)]
+
+    def _is_told(self, delete: RowDelete) -> bool:
+        """Return whether a deletion has a whole key, or a value that no row that stays has."""
+        if self.is_single:
+            return self.is_named_by(delete)
+        shared = self._shared or [set() for _ in self._kinds]
+        whole = {*map(tuple, key_rows(self.batch))}
+        own = [values - others for values, others in zip(self._exact, shared, strict=True)]
+        return any(
+            tuple(side.min for side in region.ranges) in whole
+            or any(
+                side.min in values or side.max in values
+                for side, values in zip(region.ranges, own, strict=True)
+            )
+            for region in delete.regions
+        )
 
     def _files_named(self, references: pa.Table) -> list[str]:
         """Return the files whose first or last key is one of these: lines of a text."""

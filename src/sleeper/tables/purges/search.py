@@ -28,7 +28,9 @@ from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort
 from sleeper.lookup.parquet.file_end import FileOfRanges, range_reader
 from sleeper.model.files import FileReference
 from sleeper.ports.objects import ObjectInfo, Objects
+from sleeper.state.table_state import TableState
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.purges.files import referenced_files
 from sleeper.tables.purges.keys import PurgedKeys
 from sleeper.tables.purges.records import PURGES, Mention, PurgeFinding, Searched
 from sleeper.tables.purges.versions import entries_with_keys
@@ -107,16 +109,29 @@ class Search:
         Raises:
             StorageFailed: the storage cannot be read.
         """
-        files = self._table.files
+        files, searched = self._table.files, set[str]()
         for info in files.listing():
             kind = next((kind for start, kind in _KINDS if info.key.startswith(start)), "others")
             if self._gone(files, info, kind):
                 continue
             self.found.note(kind, info.size_bytes)
+            searched.add(info.key)
         self._search_log(before)
-        for what in self._keys.named_in(self._table.store.refresh()):
+        state = self._table.store.refresh()
+        self._search_added(state, searched)
+        for what in self._keys.named_in(state):
             self.found.add("the newest state", f"{what} is a purged key")
         return self.found
+
+    def _search_added(self, state: TableState, searched: set[str]) -> None:
+        """Search the files that others have added since the table's folder was listed."""
+        for name in referenced_files(state):
+            if name in searched:
+                continue
+            size = self._table.files.size(name)
+            self.found.note("data files", size)
+            if self.has_rows(self._table.files, name):
+                self.found.add(name, "rows with a purged key were added during the search")
 
     def rows_of(self, key: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of a data file; nothing of one that was deleted meanwhile.
