@@ -111,7 +111,8 @@ def changed_schema(schema: Schema, change: SchemaChange) -> Schema:
 def shown_like(schema: Schema, newer: Schema) -> Schema:
     """Return a schema of a log with its columns in the order in which the table has them now.
 
-    The log may have no order for the first schema. Columns that the table has no longer come last.
+    The log may have no order for the first schema. If the columns that the table still has are in
+    the order of data files, so were all; else those that it has no longer come last.
     """
     if not schema.columns_as_stored or schema.last_id:
         return schema
@@ -121,7 +122,11 @@ def shown_like(schema: Schema, newer: Schema) -> Schema:
     def place(each: Field) -> int:
         return places.get(known.get(each.id, ""), len(places))
 
-    ordered = sorted(with_ids(schema).fields, key=place)
+    fields = with_ids(schema).fields
+    kept = [place(each) for each in fields if place(each) < len(places)]
+    if kept == sorted(kept):
+        return schema
+    ordered = sorted(fields, key=place)
     return replace(schema, columns=tuple(each.name for each in ordered))
 
 
