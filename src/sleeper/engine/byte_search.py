@@ -8,8 +8,8 @@ signs are a part of it between letters alone: one at the end is that of a senten
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -17,6 +17,10 @@ import pyarrow.compute as pc
 
 _LONGER_BEFORE = re.compile(rb"[0-9A-Za-z_@\x80-\xff][.+\-]*\Z")
 _LONGER_AFTER = re.compile(rb"[.+\-]*[0-9A-Za-z_@\x80-\xff]")
+T = TypeVar("T")
+
+_TOGETHER_MAX: Final = 1 << 20
+"""Bytes are searched together until there are so many."""
 _HITS_MAX: Final = 10_000
 """So many places of one piece are looked at; of more, the rest count as found."""
 
@@ -39,18 +43,38 @@ class ByteSearch:
         """Return how often a text stands in some bytes, by itself."""
         if not self._texts or not data:
             return 0
-        searched = pl.Series([data.decode("latin-1")]).str
-        counted = int(searched.find_many(self._texts, overlapping=True).list.len()[0])
-        if not counted:
+        text = data.decode("latin-1")
+        searched = pl.Series([text]).str
+        places = searched.find_many(self._texts, overlapping=True)[0]
+        if not len(places):
             return 0
-        found = searched.extract_many(self._texts, overlapping=True)[0].to_list()
-        places = searched.find_many(self._texts, overlapping=True)[0].to_list()
-        whole = data.decode("latin-1").encode()
+        found = searched.extract_many(self._texts, overlapping=True)[0]
+        whole = text.encode()
         alone = sum(
-            _stands_alone(whole, place, text)
-            for place, text in zip(places[:_HITS_MAX], found[:_HITS_MAX], strict=True)
+            _stands_alone(whole, place, each)
+            for place, each in zip(places.head(_HITS_MAX), found.head(_HITS_MAX), strict=True)
         )
-        return alone + max(0, counted - _HITS_MAX)
+        return alone + max(0, len(places) - _HITS_MAX)
+
+    def named(self, items: Iterable[tuple[T, bytes]]) -> Iterator[T]:
+        """Yield each item whose bytes have a text, by itself, in the order of the items.
+
+        Small ones are searched together: to prepare a search for many texts takes a while.
+        """
+        together, size = list[tuple[T, bytes]](), 0
+        for item, data in items:
+            together.append((item, data))
+            size += len(data)
+            if size > _TOGETHER_MAX:
+                yield from self._named(together)
+                together, size = [], 0
+        yield from self._named(together)
+
+    def _named(self, together: Sequence[tuple[T, bytes]]) -> Iterator[T]:
+        if self.count(b"\0".join(data for _, data in together)):
+            for item, data in together:
+                if self.count(data):
+                    yield item
 
 
 def _stands_alone(whole: bytes, place: int, text: str) -> bool:

@@ -75,3 +75,19 @@ def test_values_are_compared_and_joined():
     assert count_equal(texts, pa.array([b"cd", b"x"], pa.large_binary())) == 1
     assert joined_bytes(texts) == b"ab\0\0cd\0"
     assert joined_bytes(texts.slice(0, 0)) == b""
+
+
+def test_items_are_named_in_order_however_they_were_put_together():
+    """Given small and large bytes, then those with a text are told, and no text across two."""
+    large = b"." * (1 << 20)
+    items = {
+        "none": b"nothing",
+        "first": b"to " + KEYS[0],
+        "large": large + b" " + KEYS[0],
+        "half": b"nul",
+        "other half": b"inside",
+        "last": KEYS[2],
+    }
+
+    assert [*ByteSearch(KEYS).named(items.items())] == ["first", "large", "last"]
+    assert [*ByteSearch(KEYS).named([])] == []

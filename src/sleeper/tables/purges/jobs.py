@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from sleeper.model import paths
@@ -25,7 +25,6 @@ ELSEWHERE: Final = (
     "messages and dead letters in queues of the instance, its job tracker and its batcher"
 )
 _LETTERS_MAX: Final = 100_000
-_TEXT_MAX: Final = 1 << 20
 _WAIT = "Let workers handle it or delete it, then purge the same keys again"
 _EXPIRES = "Wait until it expires, then purge the same keys again"
 _log = logging.getLogger(__name__)
@@ -72,7 +71,9 @@ def purge_jobs(table: OpenTable, search: Search, note: Callable[[int], None]) ->
 
 def _delete_letters(table: OpenTable, stores: JobStores, name: QueueName, search: Search) -> int:
     queue = stores.queue(name)
-    found = [each for each in queue.dead_letters(_LETTERS_MAX) if _names_key(each, search)]
+    letters = queue.dead_letters(_LETTERS_MAX)
+    texts = ((each, text) for each in letters for text in (each.body, each.reason))
+    found = {each.message_id: each for each in search.named(texts)}.values()
     own = [each for each in found if _is_of_table(each, table)]
     for each in found:
         if each not in own:
@@ -83,10 +84,6 @@ def _delete_letters(table: OpenTable, stores: JobStores, name: QueueName, search
     deleted = queue.delete_dead_letters([each.message_id for each in own])
     _log.info("deleted %d dead letters of queue %s, which named purged keys", deleted, name)
     return deleted
-
-
-def _names_key(letter: DeadLetter, search: Search) -> bool:
-    return search.is_in(letter.body) or search.is_in(letter.reason)
 
 
 def _is_of_table(letter: DeadLetter, table: OpenTable) -> bool:
@@ -104,17 +101,4 @@ def _search_records(table: OpenTable, stores: JobStores, search: Search) -> None
 
 
 def _is_in_any(texts: Iterable[str], search: Search) -> bool:
-    return any(search.is_in(joined) for joined in _joined(texts))
-
-
-def _joined(texts: Iterable[str]) -> Iterator[str]:
-    """Yield several texts together: a search for many keys begins with some work."""
-    together, size = list[str](), 0
-    for text in texts:
-        together.append(text)
-        size += len(text)
-        if size > _TEXT_MAX:
-            yield "\n".join(together)
-            together, size = [], 0
-    if together:
-        yield "\n".join(together)
+    return any(search.named((True, text) for text in texts))

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,8 @@ from sleeper.tables.purges.files import referenced_files
 from sleeper.tables.purges.keys import PurgedKeys
 from sleeper.tables.purges.records import PURGES, Mention, PurgeFinding, Searched
 from sleeper.tables.purges.versions import entries_with_keys
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -109,13 +111,10 @@ class Search:
         Raises:
             StorageFailed: the storage cannot be read.
         """
-        files, searched = self._table.files, set[str]()
-        for info in files.listing():
-            kind = next((kind for start, kind in _KINDS if info.key.startswith(start)), "others")
-            if self._gone(files, info, kind):
-                continue
-            self.found.note(kind, info.size_bytes)
-            searched.add(info.key)
+        searched = set[str]()
+        with_texts = self._bytes.named(self._undecoded(self._table.files, searched))
+        for key, kind in dict.fromkeys(with_texts):
+            self._add_text(key, kind)
         self._search_log(before)
         state = self._table.store.refresh()
         self._search_added(state, searched)
@@ -164,22 +163,37 @@ class Search:
 
     def is_in(self, text: str) -> bool:
         """Return whether a key stands in a text."""
-        return self._bytes.count(text.encode(errors="surrogatepass")) > 0
+        return self._bytes.count(_encoded(text)) > 0
 
-    def _gone(self, files: Objects, info: ObjectInfo, kind: str) -> bool:
-        """Search an object of the table's folder; return whether it was deleted meanwhile."""
-        try:
-            if info.key.startswith("data/") and info.key.endswith(".parquet"):
-                self._search_rows(files, info)
-            elif info.key.endswith(".parquet"):
-                self._search_texts(files, info)
-            elif info.key.endswith(".zlib"):
-                self._search_compressed(files, info)
-            elif self.has_text(files, info):
-                self._add_text(info.key, kind)
-        except (ObjectNotFound, ObjectTooShort):
-            return True
-        return False
+    def named(self, items: Iterable[tuple[T, str]]) -> Iterator[T]:
+        """Yield each item in whose text a key stands."""
+        return self._bytes.named((item, _encoded(text)) for item, text in items)
+
+    def _undecoded(
+        self, files: Objects, searched: set[str]
+    ) -> Iterator[tuple[tuple[str, str], bytes]]:
+        """Search what is decoded, and yield the bytes of other objects, with key and kind.
+
+        Args:
+            files: The table's folder.
+            searched: Gets the key of each object that was not deleted meanwhile.
+        """
+        for info in files.listing():
+            kind = next((kind for start, kind in _KINDS if info.key.startswith(start)), "others")
+            try:
+                if info.key.startswith("data/") and info.key.endswith(".parquet"):
+                    self._search_rows(files, info)
+                elif info.key.endswith(".parquet"):
+                    self._search_texts(files, info)
+                elif info.key.endswith(".zlib"):
+                    self._search_compressed(files, info)
+                else:
+                    for piece in self._pieces(files, info, 0):
+                        yield (info.key, kind), piece
+            except (ObjectNotFound, ObjectTooShort):
+                continue
+            self.found.note(kind, info.size_bytes)
+            searched.add(info.key)
 
     # Parquet.
 
@@ -281,13 +295,19 @@ class Search:
             return
         move = self._table.properties.state_move
 
-        def look(number: int, body: bytes) -> None:
-            self.found.note("entries of the log, value by value", len(body))
-            if self._bytes.count(body):
-                self.found.add(f"entry {number} of the log", "it has a purged key")
+        first, with_values = 1 if move is None else move.number, list[int]()
+        entries = entries_with_keys(store.log, self._keys, first)
 
-        first = 1 if move is None else move.number
-        for number in entries_with_keys(store.log, self._keys, first, look):
+        def bodies() -> Iterator[tuple[int, bytes]]:
+            for number, body, has_value in entries:
+                self.found.note("entries of the log, value by value", len(body))
+                if has_value:
+                    with_values.append(number)
+                yield number, body
+
+        for number in self._bytes.named(bodies()):
+            self.found.add(f"entry {number} of the log", "it has a purged key")
+        for number in with_values:
             if number <= before:
                 self.found.add(f"entry {number} of the log", "it names a purged key")
             elif self._keys.is_single:
@@ -295,6 +315,10 @@ class Search:
                     f"entry {number} of the log",
                     "rows with a purged key were added, or such a key asked for, after the purge",
                 )
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
 
 
 def _end_of_pages(file: Any) -> int:

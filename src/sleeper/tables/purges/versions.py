@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from sleeper.model import paths
 from sleeper.model.known_properties.state_store import STATE_STORES
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.log_entry import emptied, format_of, keys_of, without_keys
+from sleeper.state.log_entry import KeyValue, emptied, format_of, keys_of, without_keys
 from sleeper.state.moves import MoveNotes, StatePlace
 from sleeper.state.state_store import SweepLimits
 from sleeper.storage.transaction_log import TABLE_LOG, ObjectTransactionLog
@@ -95,58 +95,47 @@ def end_versions(table: OpenTable, keys: PurgedKeys, before: int) -> EndedVersio
     first = 1 if table.properties.state_move is None else table.properties.state_move.number
     redacted = emptied_ = 0
     for _ in range(_PASSES_MAX):  # another purge may have put back what this one has taken out
-        changes = [*_changes(store.log, keys, first, before)]
-        for change in changes:
-            redacted += change.format > 1
-            emptied_ += change.format == 1
-        if not changes:
+        formats = _redacted(store.log, keys, first, before)
+        emptied_ += formats.count(1)
+        redacted += len(formats) - formats.count(1)
+        if not formats:
             break
     return EndedVersions(redacted=redacted, emptied=emptied_, deleted=deleted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    number: int
-    format: int
-
-
 def entries_with_keys(
-    log: TransactionLog, keys: PurgedKeys, first: int, look: Callable[[int, bytes], None]
-) -> list[int]:
-    """Return the numbers of the entries from one on that have a value of a key.
+    log: TransactionLog, keys: PurgedKeys, first: int
+) -> Iterator[tuple[int, bytes, set[KeyValue]]]:
+    """Yield the number of each entry from one on, the entry, and which values of keys it has.
 
     Args:
         log: The log.
         keys: The keys.
         first: The log's first entry.
-        look: Called with each entry.
 
     Raises:
         DataDamaged: one cannot be read.
     """
-    values, found = keys.json_values(), []
+    values = keys.json_values()
     for number, body in log.read_after(first - 1):
-        look(number, body)
-        if not values.isdisjoint(_keys_of(number, body)):
-            found.append(number)
-    return found
+        yield number, body, values & _keys_of(number, body)
 
 
-def _changes(log: TransactionLog, keys: PurgedKeys, first: int, last: int) -> list[_Change]:
-    values, found = keys.json_values(), []
-    for number, body in log.read_after(first - 1):
+def _redacted(log: TransactionLog, keys: PurgedKeys, first: int, last: int) -> list[int]:
+    """Take keys out of entries; return the format of each entry that had one."""
+    formats = []
+    for number, body, here in entries_with_keys(log, keys, first):
         if number > last:
             break
-        here = values & _keys_of(number, body)
         if here:
             written_in = format_of(body)
             changed = without_keys(body, here) if written_in > 1 else emptied(body)
             log.replace(number, body, changed)
-            found.append(_Change(number, written_in))
-    return found
+            formats.append(written_in)
+    return formats
 
 
-def _keys_of(number: int, body: bytes) -> set[int | float | str | bool]:
+def _keys_of(number: int, body: bytes) -> set[KeyValue]:
     try:
         return keys_of(body)
     except _NOT_ENTRIES as error:
