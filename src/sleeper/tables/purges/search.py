@@ -15,6 +15,7 @@ import logging
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -44,6 +45,7 @@ _CHUNK_BYTES: Final = 8 << 20
 _AGAIN: Final = "Purge the same keys again"
 _REFUSED: Final = (OSError, ValueError, pa.ArrowException, KeyError)
 
+_ENDS: Final = "ends of data files"
 _KINDS: Final = (
     ("data/", "data files"),
     ("statestore/transactions/", "entries of the log"),
@@ -98,8 +100,9 @@ class Search:
     def __init__(self, table: OpenTable, keys: PurgedKeys) -> None:
         self._table = table
         self._keys = keys
-        self._bytes = ByteSearch(keys.texts())
-        self._values = pa.array(keys.texts(), pa.large_binary())
+        texts = keys.texts()
+        self._bytes = ByteSearch(texts)
+        self._values = pa.array(texts, pa.large_binary())
         self.found = Found()
 
     def search_table(self, before: int) -> Found:
@@ -182,7 +185,8 @@ class Search:
             kind = next((kind for start, kind in _KINDS if info.key.startswith(start)), "others")
             try:
                 if info.key.startswith("data/") and info.key.endswith(".parquet"):
-                    self._search_rows(files, info)
+                    for piece in self._search_rows(files, info):
+                        yield (info.key, _ENDS), piece
                 elif info.key.endswith(".parquet"):
                     self._search_texts(files, info)
                 elif info.key.endswith(".zlib"):
@@ -190,15 +194,20 @@ class Search:
                 else:
                     for piece in self._pieces(files, info, 0):
                         yield (info.key, kind), piece
-            except (ObjectNotFound, ObjectTooShort):
+            except (ObjectNotFound, ObjectTooShort) as gone:
+                _log.info("%s was deleted while it was searched: %s", info.key, gone)
                 continue
             self.found.note(kind, info.size_bytes)
             searched.add(info.key)
 
+    @cached_property
+    def _sketched(self) -> set[Any]:
+        return self._keys.sketched()
+
     # Parquet.
 
-    def _search_rows(self, files: Objects, info: ObjectInfo) -> None:
-        """Decode a data file: whole keys, and values of other columns."""
+    def _search_rows(self, files: Objects, info: ObjectInfo) -> Iterator[bytes]:
+        """Decode a data file: whole keys, and values of other columns; yield what is no page."""
         names = self._table.schema.row_key_names
         file = self._parquet(files, info.key)
         rows_with, mentions = 0, dict[str, int]()
@@ -214,9 +223,7 @@ class Search:
         ]
         self._search_sketch(files, info.key)
         if not mentions and not rows_with:
-            end = _end_of_pages(file)
-            if any(self._bytes.count(piece) for piece in self._pieces(files, info, end)):
-                self.found.add(info.key, "its footer or its indexes have a purged key")
+            yield from self._pieces(files, info, _end_of_pages(file))
 
     def _search_sketch(self, files: Objects, name: str) -> None:
         if not self._keys.is_single:
@@ -229,8 +236,7 @@ class Search:
             return
         if sketch is None:
             return
-        values = self._keys.sketched()
-        if any(not values.isdisjoint(each.values) for each in sketch.distributions):
+        if any(not self._sketched.isdisjoint(each.values) for each in sketch.distributions):
             self.found.add(name, "its sketch has a purged key")
 
     def _search_texts(self, files: Objects, info: ObjectInfo) -> None:
@@ -282,10 +288,12 @@ class Search:
             self._add_text(info.key, "entries of the log")
 
     def _add_text(self, key: str, kind: str) -> None:
-        step = _AGAIN
+        step, what = _AGAIN, "its bytes have a purged key"
         if kind == "published versions":
             step = "Run `sleeper unpublish TABLE`, and purge the same keys again"
-        self.found.add(key, "its bytes have a purged key", step)
+        if kind == _ENDS:
+            what = "its footer or its indexes have a purged key"
+        self.found.add(key, what, step)
 
     # The log.
 
