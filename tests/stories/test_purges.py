@@ -15,6 +15,7 @@ import pytest
 import sleeper
 from sleeper.errors import BadRequest, CommitContended, QueryInvalid, VersionNotFound
 from sleeper.interfaces.rest.app import make_app
+from sleeper.model.authors import committing
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.tables.purges import files as purge_files
@@ -473,6 +474,27 @@ class TestAPurge:
         assert again.purge_id == proof.purge_id
         assert again.finished
 
+    def test_of_numbers_is_not_finished_while_an_export_is_a_text(self, tmp_path):
+        """Given numbers as keys, nobody can tell them from other numbers in a file of CSV."""
+        schema = pa.schema([("id", pa.int64())])
+        table = new_table(tmp_path, row_keys=["id"], schema=schema)
+        table.ingest([{"id": n} for n in range(1000, 1010)])
+        instance = tmp_path / "instance"
+        export = instance / "bulk_export" / table.table_id / "export-1" / "rows.csv"
+        result = instance / "query_results" / "query-1" / "rows.json"
+        for path in (export, result):
+            path.parent.mkdir(parents=True)
+            path.write_text("1005\n")
+
+        proof = table.purge(keys=[1005])
+        export.unlink()
+        again = table.purge(keys=[1005])
+
+        assert not proof.finished
+        assert [each.where.rpartition("/")[2] for each in proof.findings] == ["rows.csv"]
+        assert again.finished
+        assert "numbers and short keys in 1 results of queries that are texts" in again.out_of_reach
+
     def test_takes_a_table_of_keys(self, tmp_path):
         """Given the keys as a column among others, that column is taken."""
         table = new_table(tmp_path)
@@ -531,6 +553,15 @@ class TestWhatIsRefused:
 
         with pytest.raises(BadRequest, match="number of a document"):
             table.purge(keys=["ann@mail.example"], reason="ann@mail.example asked us to")
+
+    def test_is_a_user_whose_name_is_a_key(self, tmp_path):
+        """Given the key as the one who asks, the proof itself would keep it."""
+        table = new_table(tmp_path)
+
+        with committing(by="ann@mail.example"), pytest.raises(BadRequest, match="who asks"):
+            table.purge(keys=["ann@mail.example"])
+
+        assert table.purges() == ()
 
     @pytest.mark.parametrize("keys", [[], [5], [None], "ann@mail.example", [("a", "b")]])
     def test_is_what_are_no_keys(self, tmp_path, keys):

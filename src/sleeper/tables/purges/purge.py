@@ -49,7 +49,7 @@ def purge(table: OpenTable, given: object) -> Purge:
     """Purge row keys, or go on with a purge of the same keys (`Table.purge`)."""
     keys = PurgedKeys(given, table.schema, table.arrow_schema)
     author = author_now(table.context.user)
-    _check(table, keys, author.reason)
+    _check(table, keys, author.by, author.reason)
     running = _Running(table, keys, _begun(table, keys, author.by, author.reason))
     try:
         return running.run()
@@ -63,7 +63,7 @@ def purges(table: OpenTable) -> tuple[Purge, ...]:
     return tuple(reversed(found))
 
 
-def _check(table: OpenTable, keys: PurgedKeys, reason: str | None) -> None:
+def _check(table: OpenTable, keys: PurgedKeys, by: str | None, reason: str | None) -> None:
     """Check that the table can be purged.
 
     Raises:
@@ -84,10 +84,13 @@ def _check(table: OpenTable, keys: PurgedKeys, reason: str | None) -> None:
             f"that first: `sleeper unpublish {table.name} --as {published[0]}`. Publish it again "
             "afterwards"
         )
-    if reason is not None and Search(table, keys).is_in(reason):
+    for what, text in (("name of who asks", by), ("reason", reason)):
+        if text is None or not Search(table, keys).is_in(text):
+            continue
         raise BadRequest(
-            "the reason names a key that has to go, and the history of the table would keep it. "
-            "Nothing was purged. Give the number of a document instead"
+            f"the {what} names a key that has to go, and the history of the table would keep it. "
+            "Nothing was purged. Give the number of a document as the reason, and a user who is "
+            "not purged (SLEEPER_USER, or another token)"
         )
 
 
@@ -140,7 +143,7 @@ class _Running:
         )
         self._done("older versions ended")
         search = Search(table, keys)
-        delete_results(table, search, lambda n: self._count(resultsDeleted=n))
+        texts = delete_results(table, search, lambda n: self._count(resultsDeleted=n))
         self._done("results of queries and exports searched")
         elsewhere = purge_jobs(table, search, lambda n: self._count(deadLettersDeleted=n))
         if not elsewhere:
@@ -148,7 +151,7 @@ class _Running:
         search.search_table(before)
         for name, reason in failures.items():
             search.found.add(name, f"it could not be deleted: {reason}")
-        return self._end(search, elsewhere)
+        return self._end(search, (*texts, *elsewhere))
 
     def _end(self, search: Search, elsewhere: Sequence[str]) -> Purge:
         found, out_of_reach = search.found, [*_OUT_OF_REACH, *elsewhere]

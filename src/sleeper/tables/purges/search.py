@@ -201,6 +201,11 @@ class Search:
             searched.add(info.key)
 
     @cached_property
+    def is_by_values(self) -> bool:
+        """Whether some keys are looked for in decoded values alone, and not in texts."""
+        return self._keys.only_as_values() > 0
+
+    @cached_property
     def _sketched(self) -> set[Any]:
         return self._keys.sketched()
 
