@@ -189,6 +189,9 @@ class TestVersionsByTime:
 
         with pytest.raises(VersionNotFound, match=rf"the first is 1, .* at {first.time.date()}"):
             table.query(as_of=first.time - timedelta(microseconds=1))
+        with pytest.raises(VersionNotFound, match="no transaction 99") as raised:
+            table.query(as_of=99)
+        assert raised.value.__cause__ is None  # an error that is its own cause has no end
         with pytest.raises(VersionNotFound, match="no transaction 0; the first is 1"):
             table.query(as_of=0)
         with pytest.raises(VersionNotFound, match="the first is 1"):

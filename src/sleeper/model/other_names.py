@@ -29,7 +29,7 @@ OF_TABLE: Final[Mapping[str, str]] = {
         ("insert", "write", "append", "add", "load", "put", "insert_many", "from_pandas"),
         "ingest(ROWS)",
     ),
-    **dict.fromkeys(("upsert", "merge", "update"), "ingest(ROWS), with sleeper.table.aggregations"),
+    **dict.fromkeys(("merge", "update"), "upsert(ROWS)"),
     **dict.fromkeys(("to_pylist", "to_dicts", "iterrows", "itertuples"), "rows()"),
     **dict.fromkeys(("to_parquet", "write_parquet", "to_csv"), "export('FOLDER')"),
     **dict.fromkeys(("shape", "num_rows", "nrows", "size"), "count()"),
@@ -40,6 +40,10 @@ OF_TABLE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("tail",), "query(limit=...), which has the first rows"),
     **dict.fromkeys(("truncate", "clear"), "reinitialise()"),
 }
+
+
+_NEAR: Final = 0.65
+"""How like a name must be to be meant: `purge` is not meant by `price`, which may be a column."""
 
 
 def no_such_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:
@@ -57,7 +61,7 @@ def no_such_attribute(owner: object, name: str, instead: Mapping[str, str]) -> A
     public = [each for each in dir(kind) if not each.startswith("_")]
     if name in instead:
         what += f": use {instead[name]}"
-    elif near := get_close_matches(name, public, n=2):
+    elif near := get_close_matches(name, public, n=2, cutoff=_NEAR):
         what += f": did you mean {' or '.join(near)}?"
     elif instead is OF_INSTANCE:
         what += f": a table of this name is opened by table({name!r})"

@@ -82,7 +82,9 @@ def rows_as_of(
     try:
         version = version_as_of(store, as_of)
     except VersionNotFound as missing:
-        raise _purged(table, as_of, missing) from missing
+        if (purged := _purged(table, as_of)) is None:
+            raise
+        raise purged from missing
     with deletions_reported(version, store=store, files=files):
         rows = answer(table.as_of(version), version)
     if rows.in_memory:
@@ -101,11 +103,11 @@ def rows_as_of(
     )
 
 
-def _purged(table: OpenTable, as_of: int | datetime, missing: VersionNotFound) -> VersionNotFound:
-    """Return why a version is not there: because rows were purged, if that is so."""
+def _purged(table: OpenTable, as_of: int | datetime) -> VersionNotFound | None:
+    """Return why a version is not there, if rows were purged since; else None."""
     first = purged_up_to(table.files)
     if not isinstance(as_of, int) or not 0 < as_of < first:
-        return missing
+        return None
     return VersionNotFound(
         f"transaction {as_of} is not kept: rows were purged from the table since, and its versions "
         f"before {first} that had them ended. Ask for transaction {first} or a later one; "
