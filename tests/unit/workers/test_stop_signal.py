@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import time
 
@@ -33,6 +35,39 @@ def test_who_waits_is_woken_by_the_signal():
 
     assert stop.wait(60)
     assert time.monotonic() - begun < 30
+
+
+def test_it_may_be_set_at_any_step_of_a_wait_for_it():
+    """Given a signal that arrives at any line of a wait, then that wait ends, and so does the next.
+
+    A handler runs in the thread that waits: a lock that this thread holds is never free again.
+    """
+
+    def wait_and_be_asked(at_line: int, ended: list[int]) -> None:
+        stop = StopSignal()
+        lines = itertools.count()
+
+        def trace(*_):
+            if next(lines) == at_line:
+                stop.set()
+            return trace
+
+        sys.settrace(trace)
+        stop.wait(0.01)
+        sys.settrace(None)
+        if (count := next(lines)) > at_line:
+            assert stop.wait(60)
+        ended.append(count)
+
+    for at_line in itertools.count():
+        ended: list[int] = []
+        waits = threading.Thread(target=wait_and_be_asked, args=(at_line, ended), daemon=True)
+        waits.start()
+        waits.join(timeout=60)
+        assert ended, f"asked at line {at_line} of its wait, it waits for ever"
+        if ended[0] <= at_line:
+            break
+    assert at_line > 3
 
 
 def test_a_deadline_sets_it():

@@ -177,8 +177,8 @@ BUGS = (
         name="deadline-not-seen",
         breaks="A function goes on until Lambda kills it, and gives nothing back.",
         module="workers/stop_signal.py",
-        right="self._event.is_set() or self._left_s() <= 0\n",
-        wrong="self._event.is_set()\n",
+        right="self._is_asked or self._left_s() <= 0\n",
+        wrong="self._is_asked\n",
         tests=("tests/unit/workers/test_stop_signal.py",),
     ),
 )
