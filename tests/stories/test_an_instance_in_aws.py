@@ -27,6 +27,7 @@ from sleeper.errors import (
 )
 from sleeper.instance.instance import removal_of
 from sleeper.storage.aws import clients
+from sleeper.storage.aws.deployment.buckets import InstanceBuckets
 from tests.contracts.s3_server import REGION, aws_endpoint, free_port, s3_credentials, s3_server
 from tests.stories.test_ingest_jobs import SCHEMA, work, written
 from tests.unit.interfaces.command_line import sleeper as command
@@ -375,13 +376,14 @@ def test_a_schema_edited_in_the_file_of_a_table_is_refused_before_rows_go(
 def test_missing_parts_are_told(instance, url, cleaned, client):
     """Given a bucket or a table that somebody deleted, then the error names it."""
     bucket = f"sleeper-{cleaned}-table-data-{ACCOUNT}"
-    for each in client("s3").list_objects_v2(Bucket=bucket)["Contents"]:
-        client("s3").delete_object(Bucket=bucket, Key=each["Key"])
+    InstanceBuckets(client("s3"), url).empty(bucket)
     client("s3").delete_bucket(Bucket=bucket)
     with pytest.raises(StorageFailed, match=f"{bucket}.*does not exist"):
         sleeper.connect(url).create_table("other", SCHEMA, row_keys=["id"])
 
-    client("dynamodb").delete_table(TableName=f"sleeper-{cleaned}-table-index-by-name")
+    index = f"sleeper-{cleaned}-table-index-by-name"
+    client("dynamodb").update_table(TableName=index, DeletionProtectionEnabled=False)
+    client("dynamodb").delete_table(TableName=index)
     with pytest.raises(ObjectNotFound, match=r"table-index-by-name.*made with the instance"):
         instance.table("numbers")
 

@@ -500,12 +500,18 @@ class AwsPlace(Place):
         from sleeper.model.jobs.kinds import QueueName
         from sleeper.model.jobs.settings import queue_settings
         from sleeper.model.known_properties.typed import InstanceProperties
+        from sleeper.storage.aws.deployment.keeping import Keeping
         from sleeper.storage.objectstore.conditions import check_conditions
 
         known = InstanceProperties(values)
         settings = {name: queue_settings(known, name) for name in QueueName}
         made = self.deployment.make(
-            settings, now=clock.now, sleep=clock.sleep, pause=clock.back_off, new_id=new_id
+            settings,
+            Keeping.of(known.cloud),
+            now=clock.now,
+            sleep=clock.sleep,
+            pause=clock.back_off,
+            new_id=new_id,
         )
         check_conditions(self.bucket, new_id, clock)
         return made

@@ -13,7 +13,7 @@ import sleeper
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import synthesise
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.storage.aws.deployment.table_index import INIT_TABLES
+from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
 from tests.deploy.stacks.conftest import Deployed
 
@@ -81,10 +81,12 @@ def test_the_resources_are_the_same(deployed, client, instance_id):
     pages = client("dynamodb").get_paginator("list_tables").paginate()
     listed = [each for page in pages for each in page["TableNames"]]
     tables = {each for each in listed if each.startswith(prefix)}
-    assert tables == {deployed.settings.names.table(each) for each in INIT_TABLES}
+    assert tables == {deployed.settings.names.table(each) for each in ALL_TABLES}
     for table in templates("AWS::DynamoDB::Table"):
         if table.name in tables:
             check_table(table.properties, client("dynamodb"), table.name)
+    for bucket in templates("AWS::S3::Bucket"):
+        check_versions(bucket.properties, client("s3"), bucket.name)
     buckets = {each["Name"] for each in client("s3").list_buckets()["Buckets"]}
     assert {each for each in buckets if each.startswith(prefix)} == {
         each.name for each in templates("AWS::S3::Bucket")
@@ -120,6 +122,34 @@ def check_table(made, dynamodb, name):
         "AttributeName"
     )
     assert made["Tags"] == dynamodb.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"]
+
+    backups = dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+    status = backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"]
+    recovers = made["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
+    assert status == ("ENABLED" if recovers else "DISABLED"), name
+    assert made["DeletionProtectionEnabled"] is found["DeletionProtectionEnabled"], name
+
+
+def check_versions(made, s3, name):
+    """Old versions are kept as long, in the same buckets."""
+    status = s3.get_bucket_versioning(Bucket=name).get("Status")
+    assert made.get("VersioningConfiguration", {}).get("Status") == status, name
+    if status is None:
+        return
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
+    found = {
+        "old": next(each for each in rules if "NoncurrentVersionExpiration" in each),
+        "parts": next(each for each in rules if "AbortIncompleteMultipartUpload" in each),
+    }
+    wanted = made["LifecycleConfiguration"]["Rules"]
+    old = next(each for each in wanted if "NoncurrentVersionExpiration" in each)
+    parts = next(each for each in wanted if "AbortIncompleteMultipartUpload" in each)
+    assert old["NoncurrentVersionExpiration"] == found["old"]["NoncurrentVersionExpiration"]
+    assert found["old"]["Expiration"] == {"ExpiredObjectDeleteMarker": True}
+    assert old["ExpiredObjectDeleteMarker"] is True
+    assert (
+        parts["AbortIncompleteMultipartUpload"] == found["parts"]["AbortIncompleteMultipartUpload"]
+    )
 
 
 def check_queue(made, sqs, url):

@@ -89,37 +89,81 @@ def test_results_are_deleted_after_the_days_of_the_properties(synthesised):
         assert set(map(tuple, days.values())) == {()}
 
 
+INDEX = {"table-index-by-id", "table-index-by-name"}
+REVISIONS = {"table-revisions"}
+STATES = {"transaction-log", "active-files", "file-ref-count", "partitions", "state-commits"}
+RECOVERS = "pointintimerecovery"
+
+
+def tables_where(deployed, is_so):
+    """The tables whose properties are so, without the instance's prefix."""
+    prefix = deployed.settings.names.prefix
+    tables = deployed.resources("AWS::DynamoDB::Table")
+    return {each.name.removeprefix(prefix) for each in tables if is_so(each.properties)}
+
+
+def is_recovered(table):
+    return table["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
+
+
+def is_protected(table):
+    return table["DeletionProtectionEnabled"]
+
+
 @pytest.mark.parametrize(
-    ("name", "tables"),
+    ("off", "tables"),
     [
-        (
-            "sleeper.statestore.dynamo.pointintimerecovery",
-            {
-                "transaction-log",
-                "active-files",
-                "file-ref-count",
-                "partitions",
-                "state-commits",
-                "table-revisions",
-            },
-        ),
-        ("sleeper.statestore.s3.dynamo.pointintimerecovery", {"table-revisions"}),
-        (
-            "sleeper.tables.index.dynamo.pointintimerecovery",
-            {"table-index-by-id", "table-index-by-name"},
-        ),
-        ("sleeper.dashboard.time.window.minutes", set()),
+        ([], INDEX | STATES | REVISIONS),
+        ([f"sleeper.statestore.dynamo.{RECOVERS}"], INDEX | REVISIONS),
+        ([f"sleeper.statestore.s3.dynamo.{RECOVERS}"], INDEX | STATES | REVISIONS),
+        ([f"sleeper.tables.index.dynamo.{RECOVERS}"], STATES | REVISIONS),
+        ([f"sleeper.statestore.{each}{RECOVERS}" for each in ("dynamo.", "s3.dynamo.")], INDEX),
     ],
 )
-def test_tables_can_be_restored_to_any_second_where_a_property_says_so(synthesised, name, tables):
-    """Each property of upstream is for some tables; without it none costs more."""
-    value = "9" if name.endswith("minutes") else "true"
-    deployed = synthesised({"sleeper.optional.stacks": "QueryStack", name: value})
+def test_tables_can_be_restored_to_any_second_unless_a_property_says_no(synthesised, off, tables):
+    """Each property of upstream is for some tables; revisions are for two kinds of states."""
+    given = dict.fromkeys(off, "false")
 
-    prefix = deployed.settings.names.prefix
-    found = {
-        each.name.removeprefix(prefix)
-        for each in deployed.resources("AWS::DynamoDB::Table")
-        if each.properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
-    }
-    assert found == tables
+    deployed = synthesised({"sleeper.optional.stacks": "QueryStack", **given})
+
+    assert tables_where(deployed, is_recovered) == tables
+
+
+PROTECTS = "sleeper.deploy.deletion.protection"
+RETAINS = "sleeper.retain.infra.after.destroy"
+
+
+@pytest.mark.parametrize(
+    ("given", "tables"),
+    [
+        ({}, INDEX | STATES | REVISIONS),
+        ({RETAINS: "false"}, set()),
+        ({PROTECTS: "false"}, set()),
+        ({RETAINS: "false", PROTECTS: "true"}, INDEX | STATES | REVISIONS),
+    ],
+)
+def test_tables_of_records_and_states_cannot_be_deleted_by_mistake(synthesised, given, tables):
+    """As data is kept or not, unless the property of its own says otherwise; never those of jobs."""
+    deployed = synthesised({"sleeper.optional.stacks": "QueryStack", **given})
+
+    assert tables_where(deployed, is_protected) == tables
+
+
+@pytest.mark.parametrize(("given", "days"), [(None, 7), ("30", 30), ("0", None)])
+def test_buckets_of_properties_and_tables_keep_old_versions_for_some_days(synthesised, given, days):
+    """Seven days, or as many as are given, or none; results and exports are kept as they were."""
+    own = {} if given is None else {"sleeper.deploy.old.versions.days": given}
+
+    deployed = synthesised({"sleeper.optional.stacks": "QueryStack", **own})
+
+    buckets = deployed.settings.names.buckets
+    for bucket in deployed.resources("AWS::S3::Bucket"):
+        rules = bucket.properties["LifecycleConfiguration"]["Rules"]
+        old = [each for each in rules if "NoncurrentVersionExpiration" in each]
+        keeps = days is not None and bucket.name in (buckets.config_bucket, buckets.data_bucket)
+        versioning = bucket.properties.get("VersioningConfiguration")
+        assert versioning == ({"Status": "Enabled"} if keeps else None), bucket.name
+        assert len(old) == keeps, bucket.name
+        for rule in old:
+            assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": days}
+            assert rule["ExpiredObjectDeleteMarker"] is True

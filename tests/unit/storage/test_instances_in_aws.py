@@ -75,7 +75,7 @@ def test_a_bucket_that_another_process_of_ours_makes_is_used(s3):
 
 def test_objects_that_cannot_be_deleted_are_told(s3):
     """Given an object that is held, then the error names it; so does a bucket with versions."""
-    s3.add_response("list_objects_v2", {"Contents": [{"Key": "held"}]})
+    s3.add_response("list_object_versions", {"Versions": [{"Key": "held", "VersionId": "v"}]})
     s3.add_response("delete_objects", {"Errors": [{"Key": "held", "Code": "AccessDenied"}]})
     s3.add_client_error("delete_bucket", "BucketNotEmpty")
 
@@ -83,6 +83,74 @@ def test_objects_that_cannot_be_deleted_are_told(s3):
         buckets(s3).empty(BUCKET)
     with pytest.raises(StorageFailed, match="old versions"):
         buckets(s3).delete(BUCKET)
+
+
+def test_every_version_and_mark_is_deleted_and_the_last_object_after_all(s3):
+    """Given versions and marks on two pages, then those of the last object are deleted at last."""
+    marks = [{"Key": "gone", "VersionId": "m"}]
+    held = [{"Key": "held", "VersionId": each} for each in ("2", "1")]
+    last = [{"Key": "last", "VersionId": each} for each in ("9", "8")]
+    s3.add_response(
+        "list_object_versions",
+        {
+            "Versions": [*held, last[0]],
+            "DeleteMarkers": marks,
+            "IsTruncated": True,
+            "NextKeyMarker": "last",
+            "NextVersionIdMarker": "9",
+        },
+    )
+    for objects in ([*held, *marks], last):
+        s3.add_response(
+            "delete_objects",
+            {},
+            {"Bucket": BUCKET, "Delete": {"Objects": objects, "Quiet": True}},
+        )
+        if objects is not last:
+            s3.add_response("list_object_versions", {"Versions": [last[1]]})
+
+    buckets(s3).empty(BUCKET, last="last")
+
+    s3.assert_no_pending_responses()
+
+
+def test_a_server_without_versions_is_emptied_of_objects(s3):
+    """Given a server that does not know versions, then objects are listed and deleted by keys."""
+    s3.add_client_error("list_object_versions", "NotImplemented")
+    s3.add_response("list_objects_v2", {"Contents": [{"Key": "a"}]})
+    s3.add_response("delete_objects", {}, None)
+
+    buckets(s3).empty(BUCKET)
+
+    s3.assert_no_pending_responses()
+
+
+def test_old_versions_that_may_not_be_kept_are_an_error(s3):
+    """Given credentials that may not set it, then the message names the permission."""
+    s3.add_client_error("put_bucket_lifecycle_configuration", "AccessDenied")
+
+    with pytest.raises(StorageFailed, match=r"s3:.*PutBucketVersioning"):
+        buckets(s3).keep_old_versions(BUCKET, 7)
+
+
+def test_a_protected_table_is_deleted_once_its_protection_is_off(dynamo):
+    """Given a table that is busy with that change, then it is waited for; one call switches it."""
+    pauses = []
+    protected = {"Table": {**TABLE["Table"], "DeletionProtectionEnabled": True}}
+    dynamo.add_response("list_tables", {"TableNames": ["sleeper-demo-t"]})
+    dynamo.add_response("describe_table", protected)
+    dynamo.add_client_error("list_tags_of_resource", "UnknownOperationException")
+    dynamo.add_response(
+        "update_table", {}, {"TableName": "sleeper-demo-t", "DeletionProtectionEnabled": False}
+    )
+    dynamo.add_client_error("delete_table", "ResourceInUseException")
+    dynamo.add_response("delete_table", {})
+
+    [found] = tables(pauses).tables()
+    found.remove()
+
+    assert pauses == [0]
+    dynamo.assert_no_pending_responses()
 
 
 def test_a_table_that_is_being_made_is_deleted_later(dynamo):

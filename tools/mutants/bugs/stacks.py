@@ -40,16 +40,53 @@ BUGS = (
         breaks="Tables in DynamoDB are deleted with their stack.",
         module="deploy/stacks/parts.py",
         right=(
-            "            point_in_time_recovery_enabled=recovers\n"
-            "        ),\n"
+            "        deletion_protection=protects,\n"
             "        removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,\n"
         ),
         wrong=(
-            "            point_in_time_recovery_enabled=recovers\n"
-            "        ),\n"
-            "        removal_policy=RemovalPolicy.DESTROY,\n"
+            "        deletion_protection=protects,\n        removal_policy=RemovalPolicy.DESTROY,\n"
         ),
         tests=("tests/deploy/stacks/test_templates.py",),
+    ),
+    Bug(
+        name="old-versions-for-ever",
+        breaks="A bucket keeps what was replaced or deleted for ever, and is paid for it.",
+        module="deploy/stacks/parts.py",
+        right="                noncurrent_version_expiration=Duration.days(old_days),\n",
+        wrong="",
+        tests=("tests/deploy/stacks/test_instance.py",),
+    ),
+    Bug(
+        name="states-that-anybody-deletes",
+        breaks="Tables of states are not protected from deletion; those of records are.",
+        module="storage/aws/deployment/keeping.py",
+        right="protected=(*INDEX_TABLES, *STATE_TABLES, *REVISION_TABLES) if protects else (),",
+        wrong="protected=(*INDEX_TABLES, *REVISION_TABLES) if protects else (),",
+        tests=("tests/deploy/stacks/test_instance.py",),
+    ),
+    Bug(
+        name="init-keeps-no-history",
+        breaks="Tables that `sleeper init` makes cannot be restored, and those of stacks can.",
+        module="storage/aws/deployment/deployment.py",
+        right="        tables.keep_history(*keeping.recovered)\n",
+        wrong="",
+        tests=("tests/deploy/stacks/test_as_init.py",),
+    ),
+    Bug(
+        name="old-versions-stay",
+        breaks="A bucket with old versions cannot be removed: its objects are deleted, not they.",
+        module="storage/aws/deployment/buckets.py",
+        right='        kinds = ("Versions", "DeleteMarkers")\n',
+        wrong='        kinds = ("Versions",)\n',
+        tests=("tests/aws/test_what_init_keeps.py",),
+    ),
+    Bug(
+        name="protection-stays",
+        breaks="An instance whose tables are protected cannot be removed.",
+        module="storage/aws/deployment/belongings.py",
+        right="                    if protected:\n",
+        wrong="                    if not protected:\n",
+        tests=("tests/unit/storage/test_instances_in_aws.py",),
     ),
     Bug(
         name="leases-shorter-than-calls",

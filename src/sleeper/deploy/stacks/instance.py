@@ -9,24 +9,32 @@ from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts import add_bucket, add_policy, add_queue, add_table, new_stack
 from sleeper.model.jobs.kinds import ANSWERS, JobKind, QueueName, Senders, queues_from
 from sleeper.model.stacks import StackName
-from sleeper.storage.aws.deployment.table_index import (
-    ALL_TABLES,
-    INDEX_TABLES,
-    REVISION_TABLES,
-    STATE_TABLES,
-)
-from sleeper.storage.aws.dynamo_tables import DynamoTable
+from sleeper.storage.aws.deployment.keeping import Keeping
+from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 
 
 def add_instance_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add the stack of buckets and tables."""
     stack = new_stack(app, settings, StackName.INSTANCE, "buckets, and tables in DynamoDB")
     retain, names = settings.properties.cloud.retains_data, settings.names
+    keeping = Keeping.of(settings.properties.cloud)
     for bucket in names.buckets.buckets:
-        add_bucket(stack, bucket, retain=retain, expiry_days=_expiry_days(settings, bucket))
+        add_bucket(
+            stack,
+            bucket,
+            retain=retain,
+            expiry_days=_expiry_days(settings, bucket),
+            old_days=keeping.days_in(bucket, names.buckets),
+        )
     for table in ALL_TABLES:
-        recovers = _recovers(settings, table)
-        add_table(stack, names.table(table), table, retain=retain, recovers=recovers)
+        add_table(
+            stack,
+            names.table(table),
+            table,
+            retain=retain,
+            recovers=table in keeping.recovered,
+            protects=table in keeping.protected,
+        )
     return stack
 
 
@@ -44,15 +52,6 @@ def _expiry_days(settings: DeploymentSettings, bucket: str) -> int | None:
     if bucket == buckets.query_results_bucket:
         return properties.query_queue.results_days
     return properties.export_queue.results_days if bucket == buckets.bulk_export_bucket else None
-
-
-def _recovers(settings: DeploymentSettings, table: DynamoTable) -> bool:
-    cloud = settings.properties.cloud
-    if table in INDEX_TABLES:
-        return cloud.recovers_index
-    if table in REVISION_TABLES:
-        return cloud.recovers_states or cloud.recovers_revisions
-    return table in STATE_TABLES and cloud.recovers_states
 
 
 # ---------------------------------------------------------------- policies

@@ -82,7 +82,9 @@ _UPLOAD_DAYS: Final = 7
 """How long the parts of an upload that nobody ends are kept."""
 
 
-def add_bucket(stack: Stack, bucket: str, *, retain: bool, expiry_days: int | None) -> None:
+def add_bucket(
+    stack: Stack, bucket: str, *, retain: bool, expiry_days: int | None, old_days: int
+) -> None:
     """Add a bucket: encrypted, reached over TLS only, and closed to the public.
 
     Args:
@@ -90,10 +92,18 @@ def add_bucket(stack: Stack, bucket: str, *, retain: bool, expiry_days: int | No
         bucket: Its name.
         retain: Whether it stays when the stack is deleted.
         expiry_days: How long objects are kept; None for ever.
+        old_days: How long it keeps objects that were replaced or deleted; 0 keeps none.
     """
     rules = [s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(_UPLOAD_DAYS))]
     if expiry_days is not None:
         rules.append(s3.LifecycleRule(expiration=Duration.days(expiry_days)))
+    if old_days:
+        rules.append(
+            s3.LifecycleRule(
+                noncurrent_version_expiration=Duration.days(old_days),
+                expired_object_delete_marker=True,
+            )
+        )
     s3.Bucket(
         stack,
         bucket,
@@ -102,6 +112,7 @@ def add_bucket(stack: Stack, bucket: str, *, retain: bool, expiry_days: int | No
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         enforce_ssl=True,
+        versioned=True if old_days else None,
         lifecycle_rules=rules,
         removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,
     )
@@ -118,7 +129,9 @@ _KINDS: Final = {
 }
 
 
-def add_table(stack: Stack, name: str, table: DynamoTable, *, retain: bool, recovers: bool) -> None:
+def add_table(
+    stack: Stack, name: str, table: DynamoTable, *, retain: bool, recovers: bool, protects: bool
+) -> None:
     """Add a table that is paid by the request. DynamoDB encrypts it by a key of its own.
 
     Args:
@@ -127,6 +140,7 @@ def add_table(stack: Stack, name: str, table: DynamoTable, *, retain: bool, reco
         table: Its keys, indexes and expiry.
         retain: Whether it stays when the stack is deleted.
         recovers: Whether it can be restored to any second of the last 35 days.
+        protects: Whether DynamoDB refuses to delete it, until that is switched off.
     """
     made = dynamodb.Table(
         stack,
@@ -138,6 +152,7 @@ def add_table(stack: Stack, name: str, table: DynamoTable, *, retain: bool, reco
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=recovers
         ),
+        deletion_protection=protects,
         removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,
     )
     for index, key in table.indexes:

@@ -9,6 +9,7 @@ from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
     LAMBDA_TIMEOUT,
     LOG_DAYS,
+    NOT_NEGATIVE,
     POSITIVE,
     QUEUE_BATCH,
     TAGS,
@@ -117,21 +118,37 @@ class CloudProperties:
     )
     recovers_index: bool = setting(
         "tables.index.dynamo.pointintimerecovery",
-        "false",
+        "true",
         BOOLEAN,
         "The table index can be restored to any second of the last 35 days.",
     )
     recovers_states: bool = setting(
         "statestore.dynamo.pointintimerecovery",
-        "false",
+        "true",
         BOOLEAN,
         "So can logs and states in DynamoDB.",
     )
     recovers_revisions: bool = setting(
         "statestore.s3.dynamo.pointintimerecovery",
-        "false",
+        "true",
         BOOLEAN,
         "So can the revisions of states in S3.",
+    )
+    old_versions_days: int = setting(
+        "deploy.old.versions.days",
+        "7",
+        NOT_NEGATIVE,
+        "How long the buckets of properties and tables keep objects that were replaced or "
+        "deleted; 0 keeps none.",
+        since="ours",
+    )
+    protects_tables: bool | None = setting(
+        "deploy.deletion.protection",
+        None,
+        BOOLEAN,
+        "DynamoDB refuses to delete tables of records, logs and states; if it is not set, as "
+        "sleeper.retain.infra.after.destroy says.",
+        since="ours",
     )
     dashboard_minutes: int = setting(
         "dashboard.time.window.minutes", "5", POSITIVE, "Window of the dashboard."

@@ -6,7 +6,7 @@ Tables have the names and keys of upstream's, but for what decision 0061 tells.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -37,9 +37,10 @@ Keys = tuple[tuple[str, str], ...]
 _ACTIVE_ATTEMPTS_MAX: Final = 120
 _ACTIVE_PAUSE: Final = 10
 """The tenth pause, which is up to a second."""
+_NO_HISTORY: Final = ("UnknownOperationException", "NotImplemented")
 _PERMISSIONS: Final = (
-    "dynamodb:CreateTable, TagResource, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, "
-    "PutItem, UpdateItem, DeleteItem, BatchWriteItem and ConditionCheckItem"
+    "dynamodb:CreateTable, TagResource, DescribeTable, UpdateTimeToLive, UpdateContinuousBackups, "
+    "Query, Scan, GetItem, PutItem, UpdateItem, DeleteItem, BatchWriteItem and ConditionCheckItem"
 )
 
 
@@ -69,6 +70,7 @@ def make_tables(
     pause: Callable[[int], None],
     owner: str | None,
     noted: Callable[[Any], Any],
+    protected: Collection[DynamoTable] = (),
 ) -> None:
     """Make tables that are missing, and wait until all can be used.
 
@@ -78,18 +80,39 @@ def make_tables(
         pause: Waits before another look, given how many there were.
         owner: The URL of the instance, which they have as a tag; None for no tag.
         noted: Gets what DynamoDB says of each table.
+        protected: Those that DynamoDB is to refuse to delete.
     """
     tag = {"Key": OWNER_TAG, "Value": owner_tag_value(owner or "")}
     tags = {} if owner is None else {"Tags": [tag]}
     for name, table in tables.items():
         if _described(client, name) is None:
             with _unless("ResourceInUseException", "make", name):  # somebody else makes it
-                client.create_table(**_creation(name, table), **tags)
+                kept = {"DeletionProtectionEnabled": True} if table in protected else {}
+                client.create_table(**_creation(name, table), **tags, **kept)
                 logger.info("made table %s", name)
     for name, table in tables.items():
         noted(_wait_until_active(client, name, pause))
         if table.expiry is not None:
             _turn_on_expiry(client, name, table.expiry)
+
+
+def keep_history(client: Any, name: str) -> None:
+    """Have a table restorable to any second of the last 35 days, unless it is already.
+
+    A server that cannot do that is told in the log.
+
+    Raises:
+        StorageFailed: DynamoDB refuses it, or does not answer.
+    """
+    try:
+        client.update_continuous_backups(
+            TableName=name,
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+        )
+    except vendor_errors() as error:
+        if error_code(error) not in _NO_HISTORY:
+            raise table_failure(error, "keep the history of", f"table {name}") from error
+        logger.warning("table %s cannot be restored to a time: this server keeps no history", name)
 
 
 def table_failure(error: Exception, verb: str, what: str) -> StorageFailed:
@@ -281,12 +304,22 @@ class DynamoTables:
         """Return a table's full name."""
         return self._prefix + table.name
 
-    def make(self, *tables: DynamoTable) -> None:
-        """Make tables that are missing, and wait until they can be used."""
+    def make(self, *tables: DynamoTable, protected: Collection[DynamoTable] = ()) -> None:
+        """Make tables that are missing, and wait until they can be used.
+
+        Args:
+            tables: The tables.
+            protected: Those of them that DynamoDB is to refuse to delete, if they are made now.
+        """
         with self._lock:
             missing = {self.name(each): each for each in tables if each not in self._made}
-            make_tables(self._client(), missing, self._pause, self._owner, self._noted)
+            make_tables(self._client(), missing, self._pause, self._owner, self._noted, protected)
             self._made.update(tables)
+
+    def keep_history(self, *tables: DynamoTable) -> None:
+        """Have tables restorable to any second of the last 35 days."""
+        for table in tables:
+            keep_history(self._client(), self.name(table))
 
     def other_keys(self, table: DynamoTable) -> str | None:
         """Say which keys a table has, and which it should have; None if they are the same."""

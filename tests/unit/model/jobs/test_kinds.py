@@ -38,7 +38,7 @@ from sleeper.model.jobs.settings import (
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.stacks import DEFAULT_STACKS, OPTIONAL_STACKS, StackName
-from sleeper.storage.aws.deployment.table_index import INIT_TABLES
+from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 
 ROOT = Path(__file__).resolve().parents[4]
 KNOWN = {each.name: each for each in INSTANCE_PROPERTIES}
@@ -207,7 +207,7 @@ class TestPlaces:
 
     def test_events_of_each_tracked_kind_have_tables(self):
         """Given the tables in DynamoDB that are made at first, then each kind has three."""
-        names = {each.name for each in INIT_TABLES}
+        names = {each.name for each in ALL_TABLES}
 
         for kind in JobKind:
             ends = ("job-updates", "job-lookup", "task-status")

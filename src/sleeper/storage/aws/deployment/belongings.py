@@ -22,7 +22,9 @@ from sleeper.storage.aws.clients import (
 logger = logging.getLogger(__name__)
 
 _NO_TAGS: Final = ("UnknownOperationException", "NotImplemented")
-_DYNAMO_PERMISSION: Final = "dynamodb:ListTables, DescribeTable, ListTagsOfResource and DeleteTable"
+_DYNAMO_PERMISSION: Final = (
+    "dynamodb:ListTables, DescribeTable, ListTagsOfResource, UpdateTable and DeleteTable"
+)
 _SQS_PERMISSION: Final = "sqs:ListQueues, ListQueueTags, GetQueueAttributes and DeleteQueue"
 _IN_USE: Final = "ResourceInUseException"
 _ATTEMPTS: Final = 30
@@ -89,7 +91,8 @@ class AwsBelongings:
             tags = self._table_tags(found["TableArn"])
         if translation.is_missing or not self._is_ours(f"table {name}", tags.get(OWNER_TAG)):
             return None
-        delete = partial(self._delete_table, name)
+        protected = bool(found.get("DeletionProtectionEnabled"))
+        delete = partial(self._delete_table, name, protected=protected)
         return Belonging("table in DynamoDB", name, int(found["ItemCount"]), "items", delete)
 
     def _table_tags(self, arn: str) -> dict[str, str]:
@@ -103,11 +106,17 @@ class AwsBelongings:
             return {OWNER_TAG: self._tag}
         return {each["Key"]: each["Value"] for each in found}
 
-    def _delete_table(self, name: str) -> None:
-        """Delete a table; one that is being made or changed is waited for."""
+    def _delete_table(self, name: str, *, protected: bool) -> None:
+        """Delete a table, also a protected one; one that is being made or changed is waited for.
+
+        Whoever calls this has asked for the data to go, so protection is switched off first.
+        """
         with _Translation("delete", f"table {name}", _DYNAMO_PERMISSION, writes=True):
             for attempt in range(_ATTEMPTS):
                 try:
+                    if protected:
+                        self._unprotect(name)
+                        protected = False
                     self._dynamo().delete_table(TableName=name)
                 except vendor_errors() as error:
                     if error_code(error) != _IN_USE or attempt + 1 == _ATTEMPTS:
@@ -117,6 +126,11 @@ class AwsBelongings:
                 else:
                     logger.info("deleted table %s", name)
                     return
+
+    def _unprotect(self, name: str) -> None:
+        """Have DynamoDB delete a table when it is asked to."""
+        self._dynamo().update_table(TableName=name, DeletionProtectionEnabled=False)
+        logger.info("table %s can be deleted: its protection is switched off", name)
 
     def _is_ours(self, what: str, tag: str | None) -> bool:
         if tag == self._tag:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sleeper.errors import AlreadyExists, StorageFailed
@@ -21,9 +21,15 @@ _MISSING: Final = ("NoSuchBucket", "404")
 _OF_OTHERS: Final = ("BucketAlreadyExists",)
 _DENIED: Final = ("AccessDenied", "AllAccessDisabled", "403")
 _PERMISSION: Final = (
-    "s3:CreateBucket, DeleteBucket, ListBucket, DeleteObject, GetBucketTagging and PutBucketTagging"
+    "s3:CreateBucket, DeleteBucket, ListBucket, ListBucketVersions, DeleteObject, "
+    "DeleteObjectVersion, GetBucketTagging, PutBucketTagging, PutBucketVersioning and "
+    "PutLifecycleConfiguration"
 )
 _DEFAULT_REGION: Final = "us-east-1"
+_LACKING: Final = ("NotImplemented", "MethodNotAllowed", "VersioningNotConfigured", "501", "405")
+_PAGE: Final = 1_000
+_UPLOAD_DAYS: Final = 7
+"""How long the parts of an upload that nobody ends are kept; as in stacks."""
 
 
 class InstanceBuckets:
@@ -87,16 +93,56 @@ class InstanceBuckets:
         except vendor_errors() as error:
             raise self._failure(error, "tag", bucket) from error
 
+    def keep_old_versions(self, bucket: str, days: int) -> None:
+        """Have a bucket keep objects that are replaced or deleted, for some days.
+
+        A server that cannot do that is told in the log.
+
+        Raises:
+            StorageFailed: it is refused, or there is no answer.
+        """
+        rules = [
+            {
+                "ID": "parts of uploads",
+                "Filter": {"Prefix": ""},
+                "Status": "Enabled",
+                "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": _UPLOAD_DAYS},
+            },
+            {
+                "ID": "old versions",
+                "Filter": {"Prefix": ""},
+                "Status": "Enabled",
+                "NoncurrentVersionExpiration": {"NoncurrentDays": days},
+                "Expiration": {"ExpiredObjectDeleteMarker": True},
+            },
+        ]
+        try:
+            self._client.put_bucket_lifecycle_configuration(
+                Bucket=bucket, LifecycleConfiguration={"Rules": rules}
+            )
+            self._client.put_bucket_versioning(
+                Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
+            )
+        except vendor_errors() as error:
+            if error_code(error) not in _LACKING:
+                raise self._failure(error, "keep old versions in", bucket) from error
+            logger.warning(
+                "bucket %s keeps nothing that is replaced or deleted: this server cannot do that",
+                bucket,
+            )
+
     def count(self, bucket: str) -> int:
-        """Return how many objects a bucket has."""
-        return sum(len(page) for page in self._pages(bucket))
+        """Return how many objects a bucket has, without old versions."""
+        return sum(len(page) for page in self._pages(bucket, "list_objects_v2", "Contents"))
 
     def empty(self, bucket: str, last: str | None = None) -> None:
-        """Delete all objects of a bucket, a thousand in a request; `last` after all others."""
-        for page in self._pages(bucket):
-            self._delete_objects(bucket, [key for key in page if key != last])
-        if last is not None:
-            self._delete_objects(bucket, [last])
+        """Delete all versions of all objects, a thousand in a request; `last` after all others."""
+        of_last: list[Mapping[str, str]] = []
+        for page in self._all_versions(bucket):
+            of_last += [each for each in page if each["Key"] == last]
+            self._delete_objects(bucket, [each for each in page if each["Key"] != last])
+        for start in range(0, len(of_last), _PAGE):
+            self._delete_objects(bucket, of_last[start : start + _PAGE])
 
     def delete(self, bucket: str) -> None:
         """Delete an empty bucket. One that does not exist counts as deleted."""
@@ -108,25 +154,45 @@ class InstanceBuckets:
             if error_code(error) == "BucketNotEmpty":
                 raise StorageFailed(
                     f"cannot delete bucket {bucket}: it has objects still. Either somebody wrote "
-                    "to it meanwhile: repeat this. Or it has old versions of objects: delete them "
-                    "by a lifecycle rule, then repeat this."
+                    "to it meanwhile: repeat this. Or these credentials see no old versions of "
+                    "objects (s3:ListBucketVersions): delete them by a lifecycle rule, then repeat "
+                    "this."
                 ) from error
             raise self._failure(error, "delete", bucket) from error
         logger.info("deleted bucket %s", bucket)
 
-    def _pages(self, bucket: str) -> Iterator[list[str]]:
-        """Yield the keys of a bucket, a thousand at a time; none where it is missing."""
+    def _all_versions(self, bucket: str) -> Iterator[list[Mapping[str, str]]]:
+        """Yield what names the versions of all objects, and the marks of deleted ones.
+
+        A server without versions has objects alone.
+        """
+        kinds = ("Versions", "DeleteMarkers")
         try:
-            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-                yield [str(each["Key"]) for each in page.get("Contents", ())]
+            for page in self._pages(bucket, "list_object_versions", *kinds):
+                yield [{name: each[name] for name in ("Key", "VersionId")} for each in page]
+        except _LackingError:
+            for page in self._pages(bucket, "list_objects_v2", "Contents"):
+                yield [{"Key": each["Key"]} for each in page]
+
+    def _pages(self, bucket: str, operation: str, *kinds: str) -> Iterator[list[Mapping[str, str]]]:
+        """Yield what a bucket has, a thousand at a time; nothing where it is missing.
+
+        Raises:
+            _LackingError: the server does not know the operation.
+        """
+        try:
+            for page in self._client.get_paginator(operation).paginate(Bucket=bucket):
+                yield [each for kind in kinds for each in page.get(kind, ())]
         except vendor_errors() as error:
+            if error_code(error) in _LACKING:
+                raise _LackingError from error
             if error_code(error) not in _MISSING:
                 raise self._failure(error, "list", bucket, writes=False) from error
 
-    def _delete_objects(self, bucket: str, keys: list[str]) -> None:
-        if not keys:
+    def _delete_objects(self, bucket: str, objects: list[Mapping[str, str]]) -> None:
+        if not objects:
             return
-        named = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        named = {"Objects": objects, "Quiet": True}
         try:
             failed = self._client.delete_objects(Bucket=bucket, Delete=named).get("Errors", ())
         except vendor_errors() as error:
@@ -138,7 +204,7 @@ class InstanceBuckets:
                 f"cannot delete {len(failed)} objects of bucket {bucket}, such as "
                 f"{failed[0]['Key']} ({failed[0]['Code']}). Correct that, and repeat this."
             )
-        logger.info("deleted %d objects of bucket %s", len(keys), bucket)
+        logger.info("deleted %d objects of bucket %s", len(objects), bucket)
 
     def _create(self, bucket: str) -> None:
         region = self._client.meta.region_name
@@ -194,3 +260,7 @@ class InstanceBuckets:
         self, error: Exception, verb: str, bucket: str, *, writes: bool = True
     ) -> StorageFailed:
         return aws_failure(error, verb, f"bucket {bucket}", writes=writes, permission=_PERMISSION)
+
+
+class _LackingError(Exception):
+    """The server does not know an operation."""

@@ -20,8 +20,9 @@ from sleeper.storage.aws.clients import OWNER_TAG, aws_client, owner_tag_value, 
 from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
 from sleeper.storage.aws.deployment.identity import AwsIdentity
+from sleeper.storage.aws.deployment.keeping import Keeping
 from sleeper.storage.aws.deployment.names import InstanceNames
-from sleeper.storage.aws.deployment.table_index import BY_ID, BY_NAME, INIT_TABLES
+from sleeper.storage.aws.deployment.table_index import ALL_TABLES, BY_ID, BY_NAME
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.jobs.dynamo_tracker import QUERY_STATES
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
@@ -85,6 +86,7 @@ class Deployment:
     def make(
         self,
         settings: Mapping[QueueName, QueueSettings],
+        keeping: Keeping,
         *,
         now: Callable[[], datetime],
         sleep: Callable[[float], None],
@@ -97,6 +99,7 @@ class Deployment:
 
         Args:
             settings: How queues deliver.
+            keeping: What is kept of what is replaced or deleted.
             now: The clock (aware, UTC).
             sleep: Waits for so many seconds.
             pause: Waits before another attempt, with jitter, given how many there were.
@@ -125,8 +128,11 @@ class Deployment:
             urls |= known.queue_url_properties(name, *jobs.queue(name).urls())
         for bucket in self.names.buckets:
             buckets.make(bucket)
+            if days := keeping.days_in(bucket, self.names):
+                buckets.keep_old_versions(bucket, days)
         tables = instance_tables(self.names.instance_id, self.region, pause=pause, new_id=new_id)
-        tables.make(*INIT_TABLES)
+        tables.make(*ALL_TABLES, protected=keeping.protected)
+        tables.keep_history(*keeping.recovered)
         logger.info("made the buckets, tables and queues of %s in %s", self.url, self.region)
         return urls
 

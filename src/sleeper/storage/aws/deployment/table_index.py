@@ -332,13 +332,10 @@ JOB_TABLES: Final = (
 )
 """Events of jobs and tasks, and files that wait for the batcher."""
 
-INIT_TABLES: Final = (*INDEX_TABLES, *JOB_TABLES)
-"""Those that `sleeper init` makes."""
-
 STATE_TABLES: Final[tuple[DynamoTable, ...]] = (LOG, *ITEM_TABLES)
-"""Logs and states of tables, which are made when a table first needs them."""
+"""Logs and states of tables. Where an instance was made without them, the first use makes them."""
 
 REVISION_TABLES: Final = (REVISIONS,)
-"""The newest revisions of states, wherever those are; made when a table first needs it."""
+"""The newest revisions of states, wherever those are; made like those."""
 
-ALL_TABLES: Final = (*INIT_TABLES, *STATE_TABLES, *REVISION_TABLES)
+ALL_TABLES: Final = (*INDEX_TABLES, *JOB_TABLES, *STATE_TABLES, *REVISION_TABLES)
