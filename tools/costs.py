@@ -65,11 +65,12 @@ _FREE: Final = {
     "AWS::SNS::Topic": "by the message",
     "AWS::Lambda::Function": "by the call",
     "AWS::Logs::LogGroup": "by what is written and kept",
+    "AWS::Logs::MetricFilter": "its metric, while there are errors",
     "AWS::ECS::Cluster": "nothing; its tasks by the second, while they run",
     "AWS::ECS::TaskDefinition": "nothing",
     "AWS::EMRServerless::Application": "by the second, while a job runs; nothing is kept warm",
     "AWS::EC2::SecurityGroup": "nothing",
-    "AWS::Events::Rule": "the calls of its function",
+    "AWS::Events::Rule": "the calls of its function; nothing where it waits for events of AWS",
     "AWS::IAM::ManagedPolicy": "nothing",
     "AWS::IAM::Policy": "nothing",
     "AWS::IAM::Role": "nothing",
@@ -87,6 +88,7 @@ _FREE: Final = {
 _CHANGES: Final = {"DynamoDB read unit": 1.0, "S3 read": 1.0}
 REQUESTS: Final[Mapping[str, Mapping[str, float]]] = {
     "create_batches": {"DynamoDB read unit": 1.0},
+    "watch_queues": {"SQS request": 1.0},  # for each queue that its environment names
     "trigger_tables": _CHANGES,
     **{
         f"start_workers {each.name}": {"SQS request": 1.0} if each.queues else _CHANGES
@@ -183,10 +185,17 @@ def _schedule_cost(rule: Mapping[str, Any], functions: Mapping[str, Mapping[str,
         DOLLARS["Lambda call"]
         + RUN_S * memory_gb * LAMBDA_GB_SECOND[architecture]
         + LOG_BYTES / 1e9 * LOG_GIGABYTE
-        + sum(n * DOLLARS[price] for price, n in REQUESTS[done].items())
+        + _queues(function) * sum(n * DOLLARS[price] for price, n in REQUESTS[done].items())
     )
     every = "each minute" if minutes == 1 else f"every {minutes} minutes"
     return CostLine(f"`{done}`, {every}", calls, f"{memory_gb:g} GB", calls * call)
+
+
+def _queues(function: Mapping[str, Any]) -> int:
+    """Return how many queues a function looks at, by its environment; 1 for any other."""
+    variables = function.get("Environment", {}).get("Variables", {})
+    listed = [variables.get(f"SLEEPER_{each}", "") for each in ("QUEUES", "DEAD_LETTERS")]
+    return sum(len(each.split(",")) for each in listed if each) or 1
 
 
 def _minutes(expression: str) -> int:

@@ -91,6 +91,32 @@ def test_a_schedule_costs_its_calls():
         )
 
 
+def test_a_look_at_queues_costs_a_request_for_each():
+    """Given a function that looks at three queues, then its calls have three requests to SQS."""
+    environment = {"SLEEPER_QUEUES": "a,b", "SLEEPER_DEAD_LETTERS": "c"}
+    (found,) = schedule_costs(
+        template(
+            (
+                "AWS::Lambda::Function",
+                {
+                    "FunctionName": "f",
+                    "MemorySize": 512,
+                    "ImageConfig": {"Command": ["x.watch_queues"]},
+                    "Environment": {"Variables": environment},
+                },
+            ),
+            (
+                "AWS::Events::Rule",
+                {"ScheduleExpression": "rate(10 minutes)", "Targets": [{"Arn": "a:function:f"}]},
+            ),
+            ("AWS::Events::Rule", {"EventPattern": {"source": ["aws.ecs"]}, "Targets": []}),
+        )
+    )
+
+    each = 0.2e-6 + 0.3 * 16.6667e-6 / 2 + 0.3e-6 + 3 * DOLLARS["SQS request"]
+    assert found.dollars == pytest.approx(4_380 * each)
+
+
 def test_empty_queues_are_asked():
     """Given queues that Lambda waits for, then its requests are priced, those of FIFO higher."""
     standard, fifo = polling_costs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -10,12 +11,15 @@ from botocore.exceptions import ClientError
 import sleeper
 from sleeper.deploy.flow import checks as account_checks
 from sleeper.deploy.flow.checks import (
+    CheckResult,
     Level,
+    check_hearers,
     check_image,
     check_network,
     check_packages,
     check_resources,
     check_stacks,
+    check_topic,
     check_vcpus,
     failure,
     ok,
@@ -69,6 +73,59 @@ def test_all_failures_are_told_together_and_nothing_else_stops(caplog):
     assert of_stacks.startswith("the stacks: not checked")
     with pytest.raises(BadRequest, match=r"(?s)nothing was deployed.*no subnet.*a is.*b is wrong"):
         raise_failures(found)
+
+
+def test_a_deployment_warns_when_nobody_hears_of_failures():
+    """Given neither an address nor a topic, then both properties are named; with one, all is well."""
+    topic = f"arn:aws:sns:{settings_of().names.region}:{ACCOUNT}:on-call"
+
+    (unheard,) = check_hearers(settings_of())
+    (by_email,) = check_hearers(settings_of({"sleeper.errors.email": "a@example.com"}))
+    (by_topic,) = check_hearers(settings_of({"sleeper.alarms.topic.arn": topic}))
+
+    assert unheard.level is Level.WARNING
+    assert "sleeper.errors.email" in unheard.text
+    assert "sleeper.alarms.topic.arn" in unheard.text
+    assert by_email == CheckResult(Level.OK, "alarms and failures are sent to a@example.com")
+    assert by_topic == CheckResult(Level.OK, f"alarms and failures are sent to {topic}")
+
+
+def test_a_topic_of_another_region_is_refused():
+    """Given a topic elsewhere, then nothing is deployed: alarms could not reach it."""
+    topic = f"arn:aws:sns:ap-south-1:{ACCOUNT}:on-call"
+
+    (found,) = check_hearers(settings_of({"sleeper.alarms.topic.arn": topic}))
+
+    assert found.level is Level.FAILURE
+    assert "can be sent only to a topic there" in found.text
+
+
+def test_a_topic_of_the_users_must_be_there_and_take_messages(cloud):
+    """Given a topic, then its policy is read: EventBridge needs a statement of its own."""
+    sns = cloud.client("sns")
+    topic = sns.create_topic(Name=cloud.instance_id)["TopicArn"]
+
+    (missing,) = check_topic(f"{topic}-of-nobody", REGION)
+    (closed,) = check_topic(topic, REGION)
+    services = ["cloudwatch.amazonaws.com", "events.amazonaws.com"]
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": services},
+        "Action": "sns:Publish",
+        "Resource": topic,
+    }
+    sns.set_topic_attributes(
+        TopicArn=topic,
+        AttributeName="Policy",
+        AttributeValue=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
+    )
+    (opened,) = check_topic(topic, REGION)
+
+    assert missing.level is Level.FAILURE
+    assert "there is no such topic" in missing.text
+    assert closed.level is Level.WARNING
+    assert "events.amazonaws.com" in closed.text
+    assert opened.level is Level.OK
 
 
 def test_bulk_imports_on_emr_need_packages():

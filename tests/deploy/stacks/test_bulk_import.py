@@ -314,21 +314,6 @@ class TestEks:
         assert values["Account"] == account["metadata"]["name"]
         assert set(machine.properties["DefinitionSubstitutions"]) == {"Endpoint", "Certificate"}
 
-    def test_an_execution_that_failed_is_told(self, deployed, default):
-        """A driver that could not start has told nobody."""
-        found = [
-            each.properties
-            for each in deployed.resources("AWS::CloudWatch::Alarm")
-            if each.properties.get("MetricName") == "ExecutionsFailed"
-        ]
-
-        (alarm,) = found
-        (machine,) = deployed.resources("AWS::StepFunctions::StateMachine")
-        (dimension,) = alarm["Dimensions"]
-        assert dimension["Value"].endswith(f":{machine.properties['StateMachineName']}")
-        assert alarm["AlarmActions"]
-        assert "ExecutionsFailed" not in json.dumps(default.templates)
-
 
 def test_properties_tell_the_instance_of_every_platform(deployed):
     """What the stacks made is what the instance's jobs are sent to."""

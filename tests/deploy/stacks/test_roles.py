@@ -11,6 +11,7 @@ __all__ = ["deployed"]
 
 
 WITHOUT_RESOURCE = {
+    "cloudwatch:GetMetricData": "it knows none",
     "ecr:GetAuthorizationToken": "a token is for the whole registry",
     "ecs:ListTasks": "its only resource is a container instance, which Fargate has none of; the "
     "condition names the cluster",

@@ -8,7 +8,7 @@ import pytest
 
 from sleeper.deploy.names import TABLE_OPERATIONS
 from sleeper.model.stacks import StackName
-from tests.deploy.stacks.test_templates import ALL, DEPLOYMENTS
+from tests.deploy.stacks.test_templates import ALL
 
 
 @pytest.fixture
@@ -29,7 +29,9 @@ def test_every_schedule_calls_its_function_as_often_as_its_property_says(everyth
     assert {
         each.name.removeprefix("sleeper-demo-"): schedule_of(everything, each.name)
         for each in everything.resources("AWS::Events::Rule")
+        if "ScheduleExpression" in each.properties
     } == {
+        "queue-watch-rule": ("rate(10 minutes)", "queue-watch", {}),
         "ingest-rule": ("rate(1 minute)", "worker-starter", {"kinds": ["ingest"]}),
         "compaction-rule": ("rate(1 minute)", "worker-starter", {"kinds": ["compaction"]}),
         "export-rule": ("rate(1 minute)", "worker-starter", {"kinds": ["export"]}),
@@ -64,6 +66,8 @@ def test_every_schedule_calls_its_function_as_often_as_its_property_says(everyth
         for each in everything.resources("AWS::Lambda::Permission")
     }
     for rule in everything.resources("AWS::Events::Rule"):
+        if "ScheduleExpression" not in rule.properties:
+            continue
         found = permissions[rule.stack, rule.id]
         assert found["Principal"] == "events.amazonaws.com"
         assert found["FunctionName"].endswith(schedule_of(everything, rule.name)[1])
@@ -96,6 +100,7 @@ def test_every_function_runs_a_handler_in_the_image_of_workers(everything):
         "partition-splitter-trigger": "trigger_tables",
         "table-metrics": "run_tables",
         "table-metrics-trigger": "trigger_tables",
+        "queue-watch": "watch_queues",
     }
 
 
@@ -209,39 +214,6 @@ def test_workers_let_nobody_in_and_go_out_by_https_alone(everything):
     }
 
 
-def test_alarms_tell_of_dead_letters_of_delays_and_of_failed_schedules(everything):
-    """Every queue that something takes messages from, and every function of a schedule."""
-    alarms = everything.resources("AWS::CloudWatch::Alarm")
-    watched = {
-        (each.properties["MetricName"], each.properties["Dimensions"][0]["Value"]): each
-        for each in alarms
-    }
-    for source in everything.resources("AWS::Lambda::EventSourceMapping"):
-        queue = source.properties["EventSourceArn"].rpartition(":")[2]
-        assert ("ApproximateAgeOfOldestMessage", queue) in watched
-    queues = [each.name for each in everything.resources("AWS::SQS::Queue")]
-    dead = {name for metric, name in watched if metric == "ApproximateNumberOfMessagesVisible"}
-    assert dead <= set(queues)
-    assert len(dead) >= 8
-    for rule in everything.resources("AWS::Events::Rule"):
-        function = "sleeper-demo-" + schedule_of(everything, rule.name)[1]
-        assert ("Errors", function) in watched
-    (topic,) = everything.resources("AWS::SNS::Topic")
-    for alarm in alarms:
-        assert alarm.properties["AlarmActions"] == [{"Ref": topic.id}]
-        assert alarm.properties["TreatMissingData"] == "notBreaching"
-
-
-def test_alarms_are_sent_by_email_where_there_is_an_address(everything, synthesised):
-    """`sleeper.errors.email`; nobody is told without, but the console shows alarms."""
-    told = synthesised(DEPLOYMENTS["all, with the longest names"])
-
-    assert everything.resources("AWS::SNS::Subscription") == []
-    (found,) = told.resources("AWS::SNS::Subscription")
-    assert found.properties["Endpoint"] == "somebody@example.com"
-    assert found.properties["Protocol"] == "email"
-
-
 def test_the_dashboard_shows_what_is_deployed(synthesised):
     """Queues and functions of the stacks that are chosen, and figures of tables if measured."""
     some = synthesised({"sleeper.optional.stacks": "DashboardStack,QueryStack"})
@@ -262,4 +234,5 @@ def test_the_dashboard_shows_what_is_deployed(synthesised):
     made = {each.name for each in whole.resources("AWS::Lambda::Function")}
     failures = {each[3] for each in widgets(whole)["Failures of functions"]["metrics"]}
     assert failures <= made
-    assert {each for each in made if "bulk-import" not in each} <= failures
+    others = ("bulk-import", "queue-watch")
+    assert {each for each in made if not any(one in each for one in others)} <= failures

@@ -4,7 +4,58 @@ from __future__ import annotations
 
 from ..bug import Bug
 
+_WATCH = "storage/aws/jobs/queue_watch.py"
+_ALARMS = ("tests/deploy/stacks/test_alarms.py",)
+
 BUGS = (
+    Bug(
+        name="errors-of-functions-unheard",
+        breaks="Errors of functions are not counted, so nobody hears of them.",
+        module="deploy/stacks/parts.py",
+        right="    count_errors(stack, settings, spec.name, logs)\n",
+        wrong="",
+        tests=_ALARMS,
+    ),
+    Bug(
+        name="stopped-tasks-are-failures",
+        breaks="Each worker that ends well, or is stopped by a person, sends a message.",
+        module="deploy/stacks/watching.py",
+        right='                        "containers": {"exitCode": [{"anything-but": [0]}]},\n',
+        wrong="",
+        tests=_ALARMS,
+    ),
+    Bug(
+        name="jobs-of-other-instances-are-heard",
+        breaks="An instance whose id begins with that of another is heard of too.",
+        module="deploy/stacks/watching.py",
+        right='dict.fromkeys((f"sleeper-{names.instance_id}-", names.prefix))',
+        wrong='dict.fromkeys((f"sleeper-{names.instance_id}", names.prefix))',
+        tests=_ALARMS,
+    ),
+    Bug(
+        name="alarms-end-between-two-looks",
+        breaks="An alarm of queues ends, and begins again, while its cause lasts.",
+        module="deploy/stacks/watching.py",
+        right="minutes * 120 + 300",
+        wrong="minutes * 60",
+        tests=_ALARMS,
+    ),
+    Bug(
+        name="metrics-of-nothing",
+        breaks="Metrics are printed while nothing is wrong, and paid for.",
+        module=_WATCH,
+        right="        if not figures:\n            return None\n",
+        wrong="",
+        tests=("tests/aws/lambdas/test_queue_watch.py",),
+    ),
+    Bug(
+        name="oldest-age-is-the-longest-of-long-ago",
+        breaks="A wait that is over raises an alarm.",
+        module=_WATCH,
+        right='max(zip(each["Timestamps"], each["Values"], strict=True), default=None)',
+        wrong='max(zip(each["Values"], each["Values"], strict=True), default=None)',
+        tests=("tests/aws/lambdas/test_queue_watch.py",),
+    ),
     Bug(
         name="queries-write-tables",
         breaks="A function that runs queries may write and delete the rows of tables.",

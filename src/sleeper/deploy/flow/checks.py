@@ -157,6 +157,52 @@ def check_packages(settings: DeploymentSettings) -> list[CheckResult]:
     )
 
 
+# ---------------------------------------------------------------- alarms
+#
+# Checks that somebody hears of alarms and failures.
+
+_EMAIL: Final = "sleeper.errors.email"
+_TOPIC: Final = "sleeper.alarms.topic.arn"
+_NO_TOPIC: Final = ("NotFound", "NotFoundException", "InvalidParameter")
+_PUBLISHERS: Final = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
+
+
+def check_hearers(settings: DeploymentSettings) -> list[CheckResult]:
+    """Check that alarms are sent to somebody, and that a topic of the user's is in the region."""
+    cloud, region = settings.properties.cloud, settings.names.region
+    if cloud.alarms_topic is not None and cloud.alarms_topic.split(":")[3] != region:
+        return failure(
+            f"{_TOPIC} is {cloud.alarms_topic}, but alarms of {region} can be sent only to a topic "
+            "there"
+        )
+    heard = [each for each in (cloud.errors_email, cloud.alarms_topic) if each is not None]
+    if not heard:
+        return warning(
+            f"nobody hears of dead letters, failures and delays: set {_EMAIL} to an address, or "
+            f"{_TOPIC} to a topic of yours"
+        )
+    return ok(f"alarms and failures are sent to {' and '.join(heard)}")
+
+
+def check_topic(topic: str, region: str) -> list[CheckResult]:
+    """Check that the user's topic is there, and that its policy lets alarms and rules publish."""
+    client = aws_client("sns", region)
+    try:
+        attributes = client.get_topic_attributes(TopicArn=topic)["Attributes"]
+    except vendor_errors() as error:
+        if error_code(error) not in _NO_TOPIC:
+            raise
+        return failure(f"{_TOPIC} is {topic}, but there is no such topic")
+    policy = attributes.get("Policy") or ""
+    missing = [each for each in _PUBLISHERS if each not in policy]
+    if missing:
+        return warning(
+            f"the policy of {topic} does not name {' and '.join(missing)}: unless it lets them "
+            "publish, alarms are lost. docs/operating/alarms.md has the statement"
+        )
+    return ok(f"topic {topic} takes messages of alarms and rules")
+
+
 # ---------------------------------------------------------------- images
 #
 # Checks that an image is in ECR, with its tag and for the right processor.

@@ -17,11 +17,13 @@ from sleeper.deploy.flow.checks import (
     CheckResult,
     Level,
     check_account,
+    check_hearers,
     check_image,
     check_network,
     check_packages,
     check_resources,
     check_stacks,
+    check_topic,
     check_vcpus,
     ok,
     raise_failures,
@@ -200,7 +202,9 @@ class _Parts:
                 failures |= error.failures
         if failures:
             raise PropertiesInvalid(failures)
-        return [] if self.settings is None else check_packages(self.settings)
+        if self.settings is None:
+            return []
+        return [*check_packages(self.settings), *check_hearers(self.settings)]
 
     def _check_fixed(self) -> None:
         if self.stored is not None:
@@ -227,6 +231,9 @@ class _Parts:
         settings, region = self.settings, self.identity.region
         if settings is None:
             return checks
+        topic = settings.properties.cloud.alarms_topic
+        if topic is not None:
+            checks["the topic of alarms"] = partial(check_topic, topic, region)
         vpc = settings.properties.cloud.vpc
         if vpc is not None:
             checks["the network"] = partial(check_network, vpc, settings.subnets, region)

@@ -14,6 +14,7 @@ from sleeper.deploy.grants import Grant
 from sleeper.deploy.platforms import machine_role, service_role
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.bulk_import import add_starter, job_grants, pass_roles
+from sleeper.deploy.stacks.failures import add_failure_rule
 from sleeper.deploy.stacks.parts import add_role, new_stack
 from sleeper.model.jobs.platforms import EMR, EMR_SERVERLESS, PERSISTENT_EMR, Platform
 from sleeper.model.known_properties.clusters import ClusterProperties
@@ -305,6 +306,18 @@ def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
             idle_timeout_minutes=clusters.serverless_idle_minutes,
         ),
         initial_capacity=_initial_capacity(clusters),
+    )
+    add_failure_rule(
+        stack,
+        settings,
+        f"{EMR_SERVERLESS.resource}-failed",
+        pattern={
+            "source": [f"aws.{_SERVERLESS}"],
+            "detail-type": ["EMR Serverless Job Run State Change"],
+            "detail": {"applicationId": [application.ref], "state": ["FAILED"]},
+        },
+        text="job run <run> is <state>",
+        facts={"run": "$.detail.jobRunId", "state": "$.detail.state"},
     )
     add_role(stack, names.named(EMR_SERVERLESS.resource), _SERVERLESS, job_grants(settings))
     runs = Grant((f"{_SERVERLESS}:StartJobRun",), (application.attr_arn,))

@@ -27,6 +27,7 @@ from aws_cdk import aws_sqs as sqs
 
 from sleeper.deploy.grants import Grant
 from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.failures import count_errors
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.stacks import StackName
 from sleeper.storage.aws.clients import OWNER_TAG, owner_tag_value
@@ -320,6 +321,7 @@ def add_function(
     """Add a function with its role and logs. It is in no VPC, and costs nothing while idle."""
     name = settings.names.function(spec.name)
     logs = add_logs(stack, settings, spec.name)
+    count_errors(stack, settings, spec.name, logs)
     role = add_role(stack, name, "lambda", [*spec.grants, write_logs(logs)])
     is_arm = settings.properties.lambdas.architecture == "ARM64"
     return functions.CfnFunction(

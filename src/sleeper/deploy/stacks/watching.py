@@ -10,15 +10,18 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 
+from sleeper.deploy.grants import Grant
 from sleeper.deploy.names import TABLE_OPERATIONS, OperationNames
 from sleeper.deploy.platforms import state_machine_arn
 from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.failures import ERRORS, TOPIC, add_failure_rule, namespace
 from sleeper.deploy.stacks.jobs import BATCH_CREATOR
-from sleeper.deploy.stacks.parts import new_stack
-from sleeper.deploy.stacks.workers import STARTER
-from sleeper.model.jobs.kinds import KINDS, QUEUES
-from sleeper.model.jobs.platforms import EKS
+from sleeper.deploy.stacks.parts import FunctionSpec, add_function, add_schedule, new_stack
+from sleeper.deploy.stacks.workers import CLUSTER, STARTER
+from sleeper.model.jobs.kinds import KINDS, QUEUES, QueueName
+from sleeper.model.jobs.platforms import EKS, EMR, PERSISTENT_EMR
 from sleeper.model.stacks import StackName
+from sleeper.storage.aws.jobs.queue_watch import DEAD_LETTERS, OLDEST
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames
 
 # ---------------------------------------------------------------- what is watched
@@ -32,6 +35,14 @@ def watched_queues(settings: DeploymentSettings) -> tuple[SqsNames, ...]:
     jobs = [taken[each] for each in (StackName.COMMITTER, *settings.stacks) if each in taken]
     return (
         *map(settings.names.queues, jobs),
+        *map(settings.names.operation_queues, _operations(settings)),
+    )
+
+
+def all_queues(settings: DeploymentSettings) -> tuple[SqsNames, ...]:
+    """Return all queues that there are, also those that only processes of a user take from."""
+    return (
+        *map(settings.names.queues, QueueName),
         *map(settings.names.operation_queues, _operations(settings)),
     )
 
@@ -59,112 +70,244 @@ def _operations(settings: DeploymentSettings) -> list[OperationNames]:
 
 # ---------------------------------------------------------------- alarms
 #
-# The stack of alarms.
+# The stack of alarms, and of rules that send failures to the topic. CloudWatch is paid by the
+# metric that an alarm looks at, so there is one alarm of a kind, over all queues and functions.
 
-_PERIOD_S: Final = 300
+WATCHER: Final = "queue-watch"
+"""The function that looks at all queues."""
+
+_PERIOD_S: Final = 900
+_ERRORS_MIN: Final = 3
+_THROTTLES_MIN: Final = 100
+_WATCHER_MB: Final = 512
+_DAY_S: Final = 86_400
 
 
 def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
-    """Add AlarmsStack. Each alarm is sent to a topic, and by it to `sleeper.errors.email`."""
+    """Add AlarmsStack. All is sent to one topic, and by it to `sleeper.errors.email`.
+
+    What each alarm and rule means, and what to do, is in docs/operating/alarms.md.
+    """
     stack = new_stack(
         app, settings, StackName.ALARMS, "alarms of dead letters, delays and failures"
     )
     topic = _add_topic(stack, settings)
-    age_s = settings.properties.cloud.alarm_minutes * 60
-    for queue in watched_queues(settings):
-        _add_queue_alarms(stack, queue, topic, age_s)
-    for function in scheduled_functions(settings):
-        cloudwatch.CfnAlarm(
-            stack,
-            f"{function}-failures",
-            alarm_name=f"{function}-failures",
-            alarm_description=f"{function} failed several times: look at its logs.",
-            namespace="AWS/Lambda",
-            metric_name="Errors",
-            dimensions=_dimension("FunctionName", function),
-            statistic="Sum",
-            threshold=3,
-            **_how(topic),
-        )
+    _add_function_alarms(stack, settings, topic)
+    _add_queue_alarms(stack, settings, topic)
+    if settings.has_tasks:
+        _add_task_rule(stack, settings)
+    if settings.has(EMR.stack) or settings.has(PERSISTENT_EMR.stack):
+        _add_emr_rule(stack, settings)
     if settings.has(EKS.stack):
-        _add_execution_alarm(stack, settings, topic)
+        _add_execution_rule(stack, settings)
     return stack
 
 
-def _add_execution_alarm(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
-    """Add the alarm of jobs on EKS whose driver could not start, which no tracker knows."""
-    runs = settings.names.named(EKS.resource)
-    name = f"{runs}-failed"
+def _add_function_alarms(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
+    errors = settings.names.named("function-errors")
     cloudwatch.CfnAlarm(
         stack,
-        name,
-        alarm_name=name,
-        alarm_description=f"Runs of {runs} failed: look at the causes.",
-        namespace="AWS/States",
-        metric_name="ExecutionsFailed",
-        dimensions=_dimension("StateMachineArn", state_machine_arn(settings.names)),
+        errors,
+        alarm_name=errors,
+        alarm_description="Functions failed several times: look at their logs.",
+        namespace=namespace(settings),
+        metric_name=ERRORS,
         statistic="Sum",
-        threshold=1,
+        threshold=_ERRORS_MIN,
+        period=_PERIOD_S,
+        **_how(topic),
+    )
+    throttles = settings.names.named("function-throttles")
+    cloudwatch.CfnAlarm(
+        stack,
+        throttles,
+        alarm_name=throttles,
+        alarm_description="Calls of functions in this account and region were refused, for too "
+        "many ran at once: functions of the instance may wait.",
+        namespace="AWS/Lambda",
+        metric_name="Throttles",  # without a dimension: of all functions
+        statistic="Sum",
+        threshold=_THROTTLES_MIN,
+        period=_PERIOD_S,
         **_how(topic),
     )
 
 
-def _add_queue_alarms(stack: Stack, queue: SqsNames, topic: str, age_s: int) -> None:
-    for name, of, metric, threshold, description in (
+def _add_queue_alarms(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
+    """Add the alarms of queues, and the function that looks at queues for them."""
+    names, cloud = settings.names, settings.properties.cloud
+    queues = all_queues(settings)
+    grants = (
+        Grant(("sqs:GetQueueAttributes",), (names.queue_arn(f"{names.prefix}*"),)),
+        # GetMetricData has no resource.
+        Grant(("cloudwatch:GetMetricData",), ("*",)),
+    )
+    watcher = FunctionSpec(
+        name=WATCHER,
+        handler="watch_queues",
+        description="Looks for dead letters and for messages that wait",
+        memory_mb=_WATCHER_MB,
+        timeout_s=settings.properties.lambdas.trigger_timeout_s,
+        grants=grants,
+        environment={
+            "SLEEPER_QUEUES_URL": names.queue_url("").removesuffix("/"),
+            "SLEEPER_QUEUES": ",".join(each.queue for each in queues),
+            "SLEEPER_DEAD_LETTERS": ",".join(each.dead for each in queues),
+            "SLEEPER_ALARMS_NAMESPACE": namespace(settings),
+        },
+    )
+    add_function(stack, settings, watcher)
+    minutes, age_s = cloud.look_minutes, cloud.alarm_minutes * 60
+    add_schedule(stack, settings, f"{WATCHER}-rule", function=WATCHER, minutes=minutes, event={})
+    for what, metric, threshold, description in (
         (
-            f"{queue.dead}-not-empty",
-            queue.dead,
-            "ApproximateNumberOfMessagesVisible",
+            "dead-letters",
+            DEAD_LETTERS,
             1,
-            f"Jobs failed for good: `sleeper queue dead-letters` shows those of {queue.dead}.",
+            "Jobs failed for good: `sleeper report dead-letters` shows them and why.",
         ),
         (
-            f"{queue.queue}-waits",
-            queue.queue,
-            "ApproximateAgeOfOldestMessage",
+            "messages-wait",
+            OLDEST,
             age_s,
-            f"A message of {queue.queue} has waited for {age_s} seconds: look whether it is taken.",
+            f"A message has waited for {age_s} seconds: look whether its queue is taken.",
         ),
     ):
+        name = names.named(what)
         cloudwatch.CfnAlarm(
             stack,
             name,
             alarm_name=name,
             alarm_description=description,
-            namespace="AWS/SQS",
+            namespace=namespace(settings),
             metric_name=metric,
-            dimensions=_dimension("QueueName", of),
             statistic="Maximum",
             threshold=threshold,
+            period=min(_DAY_S, minutes * 120 + 300),  # two looks are in any such time
             **_how(topic),
         )
 
 
-def _dimension(name: str, value: str) -> list[cloudwatch.CfnAlarm.DimensionProperty]:
-    return [cloudwatch.CfnAlarm.DimensionProperty(name=name, value=value)]
+def _add_task_rule(stack: Stack, settings: DeploymentSettings) -> None:
+    """Send a message for each worker on Fargate that did not start or ended with an error.
+
+    One that AWS or a person stopped is none: its job is run again.
+    """
+    names = settings.names
+    add_failure_rule(
+        stack,
+        settings,
+        "tasks-failed",
+        pattern={
+            "source": ["aws.ecs"],
+            "detail-type": ["ECS Task State Change"],
+            "detail": {
+                "clusterArn": [names.arn("ecs", f"cluster/{names.named(CLUSTER)}")],
+                "lastStatus": ["STOPPED"],
+                "$or": [
+                    {"stopCode": ["TaskFailedToStart"]},
+                    {
+                        "stopCode": ["EssentialContainerExited"],
+                        "containers": {"exitCode": [{"anything-but": [0]}]},
+                    },
+                ],
+            },
+        },
+        text="task <task> of <family> ended: <reason>, exit code <code>",
+        facts={
+            "task": "$.detail.taskArn",
+            "family": "$.detail.group",
+            "reason": "$.detail.stoppedReason",
+            "code": "$.detail.containers[0].exitCode",
+        },
+    )
+
+
+def _add_emr_rule(stack: Stack, settings: DeploymentSettings) -> None:
+    """Send a message for each cluster and step of the instance on EMR that failed."""
+    names = settings.names
+    add_failure_rule(
+        stack,
+        settings,
+        f"{EMR.resource}-failed",
+        pattern={
+            "source": ["aws.emr"],
+            "detail-type": ["EMR Cluster State Change", "EMR Step Status Change"],
+            "detail": {
+                "state": ["TERMINATED_WITH_ERRORS", "FAILED"],
+                # Jobs are named by the id as it is written, what stacks make by the prefix.
+                "name": [
+                    {"prefix": each}
+                    for each in dict.fromkeys((f"sleeper-{names.instance_id}-", names.prefix))
+                ],
+            },
+        },
+        text="<name> on cluster <cluster> is <state>",
+        facts={
+            "name": "$.detail.name",
+            "cluster": "$.detail.clusterId",
+            "state": "$.detail.state",
+        },
+    )
+
+
+def _add_execution_rule(stack: Stack, settings: DeploymentSettings) -> None:
+    """Send a message for each job on EKS whose driver could not start, which no tracker knows."""
+    add_failure_rule(
+        stack,
+        settings,
+        f"{EKS.resource}-failed",
+        pattern={
+            "source": ["aws.states"],
+            "detail-type": ["Step Functions Execution Status Change"],
+            "detail": {
+                "stateMachineArn": [state_machine_arn(settings.names)],
+                "status": ["FAILED", "TIMED_OUT"],
+            },
+        },
+        text="execution <name> is <status>",
+        facts={"name": "$.detail.name", "status": "$.detail.status"},
+    )
 
 
 def _how(topic: str) -> dict[str, Any]:
     return {
         "comparison_operator": "GreaterThanOrEqualToThreshold",
         "evaluation_periods": 1,
-        "period": _PERIOD_S,
         "treat_missing_data": "notBreaching",
         "alarm_actions": [topic],
     }
 
 
 def _add_topic(stack: Stack, settings: DeploymentSettings) -> str:
-    """Add the topic of alarms; return its ARN.
+    """Add the topic, unless the user has one, and the subscription of the email; return its ARN."""
+    cloud = settings.properties.cloud
+    topic = cloud.alarms_topic or _add_own_topic(stack, settings)
+    if cloud.errors_email is not None:
+        sns.CfnSubscription(
+            stack,
+            "subscription",
+            topic_arn=topic,
+            protocol="email",
+            endpoint=cloud.errors_email,
+        )
+    return topic
+
+
+def _add_own_topic(stack: Stack, settings: DeploymentSettings) -> str:
+    """Add the topic of alarms and rules; return its ARN.
 
     It is not encrypted by a key: alarms cannot use Amazon's own, and one of yours costs by the
-    month. A message says the name of an alarm, and no data.
+    month. A message says the name of an alarm, or which task or job run failed, and no data.
     """
-    names, email = settings.names, settings.properties.cloud.errors_email
-    name = names.named("alarms")
+    names = settings.names
     topic = sns.CfnTopic(
-        stack, "topic", topic_name=name, display_name=f"Sleeper {names.instance_id}"
+        stack,
+        "topic",
+        topic_name=names.named(TOPIC),
+        display_name=f"Sleeper {names.instance_id}",
     )
+    publish = {"Action": "sns:Publish", "Resource": topic.ref}
     sns.CfnTopicPolicy(
         stack,
         "topic-policy",
@@ -175,24 +318,26 @@ def _add_topic(stack: Stack, settings: DeploymentSettings) -> str:
                 {
                     "Effect": "Allow",
                     "Principal": {"Service": "cloudwatch.amazonaws.com"},
-                    "Action": "sns:Publish",
-                    "Resource": topic.ref,
+                    **publish,
                     "Condition": {"StringEquals": {"aws:SourceAccount": names.account}},
+                },
+                {
+                    "Effect": "Allow",
+                    "Principal": {"Service": "events.amazonaws.com"},
+                    **publish,
+                    "Condition": {
+                        "ArnLike": {"aws:SourceArn": names.arn("events", f"rule/{names.prefix}*")}
+                    },
                 },
                 {
                     "Effect": "Deny",
                     "Principal": "*",
-                    "Action": "sns:Publish",
-                    "Resource": topic.ref,
+                    **publish,
                     "Condition": {"Bool": {"aws:SecureTransport": "false"}},
                 },
             ],
         },
     )
-    if email is not None:
-        sns.CfnSubscription(
-            stack, "subscription", topic_arn=topic.ref, protocol="email", endpoint=email
-        )
     return str(topic.ref)
 
 

@@ -32,6 +32,9 @@ from sleeper.model.stacks import StackName
 STARTER: Final = "worker-starter"
 """The function that starts them."""
 
+CLUSTER: Final = "workers"
+"""The end of the name of their cluster."""
+
 TASK: Final = "task"
 """The end of the name of the role that a worker has."""
 
@@ -135,7 +138,7 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
     cluster = ecs.CfnCluster(
         stack,
         "cluster",
-        cluster_name=names.named("workers"),
+        cluster_name=names.named(CLUSTER),
         capacity_providers=["FARGATE", "FARGATE_SPOT"],
         cluster_settings=[
             ecs.CfnCluster.ClusterSettingsProperty(name="containerInsights", value="disabled")
@@ -144,7 +147,7 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
     group = ec2.CfnSecurityGroup(
         stack,
         "security-group",
-        group_name=names.named("workers"),
+        group_name=names.named(CLUSTER),
         group_description="Workers of Sleeper: nothing connects to them, they connect by HTTPS",
         vpc_id=properties.cloud.vpc,
         security_group_egress=[
@@ -186,8 +189,8 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
 def _grants(settings: DeploymentSettings) -> Iterator[Grant]:
     """Yield what the starter may do: look at what waits, count tasks and start some."""
     names = settings.names
-    cluster = names.arn("ecs", f"cluster/{names.named('workers')}")
-    tasks = names.arn("ecs", f"task/{names.named('workers')}/*")
+    cluster = names.arn("ecs", f"cluster/{names.named(CLUSTER)}")
+    tasks = names.arn("ecs", f"task/{names.named(CLUSTER)}/*")
     here = {"ArnEquals": {"ecs:cluster": cluster}}
     families = [task_family(names, kind) for kind in TASK_KINDS]
     roles = [

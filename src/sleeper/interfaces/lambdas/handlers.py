@@ -14,6 +14,7 @@ in a process. Those that get messages answer `batchItemFailures`: their event so
 | `trigger_tables` | a schedule for each operation | `SLEEPER_TABLES_QUEUE_URL` |
 | `run_tables` | the FIFO queue of operations, one message a call | |
 | `start_workers` | a schedule, each minute | below |
+| `watch_queues` | each `sleeper.alarms.look.period.minutes` | `SLEEPER_QUEUES_URL` and others |
 
 `start_workers` needs `SLEEPER_CLUSTER`, `SLEEPER_SUBNETS` (with commas between them) and for each
 kind `SLEEPER_TASK_<KIND>`, the family of its task definition, such as `SLEEPER_TASK_BULK_IMPORT`.
@@ -37,12 +38,14 @@ Beside what its jobs need a role must allow: to open the instance, and to read t
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
-from sleeper.instance.instance import process_environment
+from sleeper.instance.instance import current_time, process_environment
 from sleeper.interfaces.lambdas.messages import (
     Answer,
     run_jobs,
@@ -52,6 +55,8 @@ from sleeper.interfaces.lambdas.messages import (
 from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed, warm_instance
 from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
 from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, QueueName
+from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.jobs.queue_watch import QueueWatch, raise_failures
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.scheduled_operations import ask_for_operation, checked_operation
 
@@ -151,3 +156,29 @@ def start_workers(event: Event, context: LambdaContext) -> dict[str, int]:
     """
     limits = worker_limits(event, process_environment(), warm_instance().properties)
     return warm_starts(warm_instance, process_environment()).look(limits)
+
+
+def watch_queues(event: Event, context: LambdaContext) -> dict[str, dict[str, float]]:
+    """Look for dead letters and for messages that wait; print them as metrics, which alarms see.
+
+    The instance is not opened. SLEEPER_QUEUES and SLEEPER_DEAD_LETTERS are names of queues with
+    commas between them, SLEEPER_QUEUES_URL is what their URLs begin with, and
+    SLEEPER_ALARMS_NAMESPACE is the namespace of the metrics.
+
+    Raises:
+        BadRequest: a variable is missing.
+        StorageFailed: a queue cannot be looked at; the others were.
+    """
+    environment, now = process_environment(), current_time()
+    watch = QueueWatch(
+        url=needed(environment, "SLEEPER_QUEUES_URL"),
+        queues=tuple(needed(environment, "SLEEPER_QUEUES").split(",")),
+        dead=tuple(needed(environment, "SLEEPER_DEAD_LETTERS").split(",")),
+        namespace=needed(environment, "SLEEPER_ALARMS_NAMESPACE"),
+    )
+    found = watch.look(aws_client("sqs"), aws_client("cloudwatch"), now)
+    metrics = watch.metrics(found, now)
+    if metrics is not None:
+        sys.stdout.write(json.dumps(metrics) + "\n")
+    raise_failures(found)
+    return {"deadLetters": {**found.dead}, "oldestSeconds": {**found.oldest_s}}

@@ -44,6 +44,10 @@ _REPOSITORIES: Final = matching(
 )
 _IMAGE_TAG: Final = matching("[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "the tag of an image")
 _EMAIL: Final = matching(r"[^@\s,]+@[^@\s,]+", "an email address")
+_TOPIC: Final = matching(
+    "arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}",
+    "the ARN of a standard topic of SNS",
+)
 _TAG_NAME: Final = matching("[A-Za-z0-9 _.:/=+@-]{1,128}", "the name of a tag")
 _BOUNDARY: Final = matching("arn:aws[a-z-]*:iam::[0-9]{12}:policy/.+", "the ARN of a policy of IAM")
 
@@ -108,6 +112,21 @@ class CloudProperties:
     )
     errors_email: str | None = setting(
         "errors.email", None, _EMAIL, "Who is told of dead letters, failures and old messages."
+    )
+    alarms_topic: str | None = setting(
+        "alarms.topic.arn",
+        None,
+        _TOPIC,
+        "Topic of SNS that alarms and failures are sent to, in place of one that is made. Its "
+        "policy must allow cloudwatch.amazonaws.com and events.amazonaws.com to publish.",
+        since="ours",
+    )
+    look_minutes: int = setting(
+        "alarms.look.period.minutes",
+        "10",
+        whole(1, 360, "a whole number of minutes from 1 to 360"),
+        "How often it is looked for dead letters and for messages that wait too long.",
+        since="ours",
     )
     boundary: str | None = setting(
         "deploy.permissions.boundary",
