@@ -80,10 +80,10 @@ function with 4 GB for as long as it reads: ${query:.3f} for a thousand that tak
 """
 
 
-def default_templates() -> list[dict[str, Any]]:
+def default_templates(region: str = costs.REGION) -> list[dict[str, Any]]:
     """The templates of an instance with default properties."""
     os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
-    settings = DeploymentSettings.of(SETTINGS, account="123456789012", region=costs.REGION)
+    settings = DeploymentSettings.of(SETTINGS, account="123456789012", region=region)
     with TemporaryDirectory(prefix="sleeper-costs-") as folder:
         made = synthesise(settings, Path(folder))
         return [json.loads(each.template.read_text()) for each in made.stacks]

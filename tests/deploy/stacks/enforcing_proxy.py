@@ -13,6 +13,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from bench.counting_proxy import CountingProxy, _Forwarder
 
 _BATCHES = ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")
+_SUBRESOURCES = {
+    "encryption": "EncryptionConfiguration",
+    "lifecycle": "LifecycleConfiguration",
+    "location": "BucketLocation",
+    "ownershipControls": "BucketOwnershipControls",
+    "policy": "BucketPolicy",
+    "publicAccessBlock": "BucketPublicAccessBlock",
+    "tagging": "BucketTagging",
+    "versioning": "BucketVersioning",
+}
+"""What a request asks of a bucket, by the part of its URL that says so."""
 
 
 class Asked(NamedTuple):
@@ -51,22 +62,28 @@ class _Enforcer(_Forwarder):
     def _forward(self) -> None:
         self._held = super()._body()
         target = self.headers.get("x-amz-target", "")
-        if target:
+        service = _service(self.headers.get("Authorization", ""))
+        if service in ("dynamodb", "sqs"):
             asked = _of_json(target, json.loads(self._held or b"{}"), self.server.account)
-        elif b"Action=" in self._held[:200]:  # STS, which asks for no permission
+        elif service == "sts":  # GetCallerIdentity, which asks for no permission
             asked = []
-        else:
+        elif service == "s3":
             asked = _of_s3(self.command, self.path)
+        else:
+            asked = [_of_another(service, target, self._held, self.server.account)]
         refused = [each for each in asked if not self.server.allows(each)]
         if not refused:
             super()._forward()
             return
         self.server.denied += refused
         told = f"{refused[0].action} on {refused[0].arn}"
-        if target:
-            self._answer(400, json.dumps({"__type": "x#AccessDeniedException", "message": told}))
-        else:
+        if service == "s3":
             self._answer(403, f"<Error><Code>AccessDenied</Code><Message>{told}</Message></Error>")
+        elif not target:
+            error = f"<Error><Code>AccessDenied</Code><Message>{told}</Message></Error>"
+            self._answer(403, f"<ErrorResponse>{error}</ErrorResponse>")
+        else:
+            self._answer(400, json.dumps({"__type": "x#AccessDeniedException", "message": told}))
 
     def _body(self) -> bytes:
         return self._held
@@ -79,6 +96,31 @@ class _Enforcer(_Forwarder):
         self.wfile.write(body)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _forward  # noqa: N815 - names of the base class
+
+
+def _service(authorization: str) -> str:
+    """The service of a request, as its signature says: `s3` where it is not signed."""
+    scope = authorization.partition("Credential=")[2].partition(",")[0].split("/")
+    return scope[3] if len(scope) > 3 else "s3"
+
+
+def _of_another(service: str, target: str, body: bytes, account: str) -> Asked:
+    """An action of a service whose requests are a form, or JSON with a target."""
+    if target:
+        request = json.loads(body or b"{}")
+        action = f"{service}:{target.rpartition('.')[2]}"
+        if service == "ecr":
+            named = request.get("repositoryName", "*")
+            return Asked(action, f"arn:aws:ecr:{account}:repository/{named}")
+        return Asked(action, "*")
+    form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+    action = f"{service}:{form.get('Action', body[:80])}"
+    if service == "cloudformation":
+        stack = form.get("StackName") or form.get("ChangeSetName")
+        if stack is not None:
+            name = stack.rpartition(":stack/")[2].partition("/")[0]
+            return Asked(action, f"arn:aws:cloudformation:{account}:stack/{name}/an-id")
+    return Asked(action, "*")
 
 
 def _of_json(target: str, request: dict, account: str) -> list[Asked]:
@@ -103,7 +145,8 @@ def _of_dynamo(operation: str, request: dict) -> Iterator[tuple[str, str]]:
             yield operation, table
     else:
         index = f"/index/{request['IndexName']}" if "IndexName" in request else ""
-        yield operation, request.get("TableName", "*") + index
+        named = request.get("ResourceArn", "").rpartition(":table/")[2]
+        yield operation, request.get("TableName", named or "*") + index
 
 
 def _of_s3(method: str, path: str) -> list[Asked]:
@@ -111,8 +154,12 @@ def _of_s3(method: str, path: str) -> list[Asked]:
     query = parse_qs(parts.query, keep_blank_values=True)
     bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
     whole, each = f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/{key}"
-    if not key and method in ("GET", "HEAD"):
-        return [Asked("s3:ListBucket", whole)]
+    if not key and method != "POST":
+        made = {"PUT": "CreateBucket", "DELETE": "DeleteBucket"}.get(method, "ListBucket")
+        named = [_SUBRESOURCES[each] for each in query if each in _SUBRESOURCES]
+        verb = {"GET": "Get", "HEAD": "Get", "PUT": "Put"}.get(method, "Delete")
+        of_bucket = f"{verb}{named[0]}" if named else made
+        return [Asked(f"s3:{'ListBucketVersions' if 'versions' in query else of_bucket}", whole)]
     if "delete" in query:
         return [Asked("s3:DeleteObject", f"{whole}/any")]
     action = {"GET": "GetObject", "HEAD": "GetObject", "DELETE": "DeleteObject"}.get(method)

@@ -57,4 +57,28 @@ BUGS = (
         wrong="if found and not missing and not wanted:",
         tests=_CHECKS,
     ),
+    Bug(
+        name="images-without-their-policy",
+        breaks="Who deploys may not let Lambda pull the image, so no function can be made.",
+        module="deploy/deployer_policy.py",
+        right="            yield from _rights(_LET_LAMBDA_PULL, on)\n",
+        wrong="            pass\n",
+        tests=("tests/deploy/stacks/test_deployer_policy.py",),
+    ),
+    Bug(
+        name="keys-of-others-deleted",
+        breaks="Who deploys may delete every key of the account by itself.",
+        module="deploy/deployer_policy.py",
+        right="    condition = _BY_STACKS if row.unnamed else None\n",
+        wrong="    condition = None\n",
+        tests=("tests/deploy/stacks/test_deployer_policy.py",),
+    ),
+    Bug(
+        name="policies-a-statement-too-long",
+        breaks="A policy is split after it is too long, and IAM refuses it.",
+        module="deploy/deployer_policy.py",
+        right='        longer = {"Version": "2012-10-17", "Statement": [*groups[-1], each]}\n',
+        wrong='        longer = {"Version": "2012-10-17", "Statement": groups[-1]}\n',
+        tests=("tests/deploy/stacks/test_deployer_policy.py",),
+    ),
 )

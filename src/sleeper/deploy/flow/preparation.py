@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
+from sleeper.deploy.deployer_policy import deployer_policies
 from sleeper.deploy.flow.cdk_command import CdkCommand, find_cdk
 from sleeper.deploy.flow.checks import (
     Check,
@@ -44,6 +46,13 @@ logger = logging.getLogger(__name__)
 
 VERSION: Final = "sleeper.version"
 """The property with the version that is deployed, which is the tag of its images."""
+
+
+_ANY_NETWORK: Final = {
+    "sleeper.vpc": "vpc-00000000",
+    "sleeper.subnets": "subnet-00000000,subnet-00000001",
+}
+"""Stands for the network where permissions are asked for, which are the same for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,3 +292,34 @@ def _merged(
     set_now = {VERSION: version("sleeper-store"), **given}
     merged = {RETAIN: "true", **(stored or {}), **set_now, "sleeper.id": instance_id}
     return {name: text for name, text in merged.items() if text is not None}
+
+
+def policies_for(
+    instance_id: str, given: Mapping[str, str | None], account: str | None, region: str | None
+) -> dict[str, dict[str, Any]]:
+    """Return the policies of who deploys an instance, by their names.
+
+    AWS is asked only for the account or the region that is not given.
+
+    Args:
+        instance_id: The instance.
+        given: Properties that it is deployed with; without a network, that of any.
+        account: The account; None for that of the credentials.
+        region: The region; None for the one that boto3 finds.
+
+    Raises:
+        PropertiesInvalid: a property is not allowed.
+        MissingExtra: the CDK is not installed.
+        StorageFailed: there are no credentials, and account or region is not given.
+    """
+    if not (account and region):
+        identity = aws_identity(region)
+        account, region = account or identity.account, identity.region
+    values = _ANY_NETWORK | {name: text for name, text in given.items() if text is not None}
+    settings = DeploymentSettings.of(
+        {**values, "sleeper.id": instance_id}, account=account, region=region
+    )
+    with TemporaryDirectory(prefix="sleeper-policy-") as folder:
+        assembly = synthesise(settings, Path(folder).resolve())
+        templates = [json.loads(each.template.read_text()) for each in assembly.stacks]
+    return deployer_policies(templates, settings.names)

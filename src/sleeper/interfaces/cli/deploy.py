@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from sleeper.deploy.deployer_policy import POLICIES_MAX
 from sleeper.deploy.flow.checks import CheckResult, Level
 from sleeper.deploy.flow.deployment import (
     DeploymentPlan,
@@ -20,7 +22,7 @@ from sleeper.deploy.flow.deployment import (
     plan_deployment,
     stored_properties,
 )
-from sleeper.deploy.flow.preparation import Machine, prepare
+from sleeper.deploy.flow.preparation import Machine, policies_for, prepare
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import between_attempts, process_environment
 from sleeper.interfaces.cli.completion import complete_instance_settings
@@ -35,6 +37,15 @@ from sleeper.interfaces.cli.present import print_json, say
 from sleeper.interfaces.cli.stderr import warn
 from sleeper.model.object_stores import ObjectStoreSettings
 
+_set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=complete_instance_settings,
+    help="An instance property; an empty value resets it.",
+)
+
 
 @click.group()
 def deploy() -> None:
@@ -48,14 +59,7 @@ def deploy() -> None:
 
 @deploy.command()
 @click.argument("instance_id", metavar="ID")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    shell_complete=complete_instance_settings,
-    help="An instance property; an empty value resets it.",
-)
+@_set_option
 @properties_file_option
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("--yes", is_flag=True, help="Do not ask, unless data would be lost.")
@@ -116,6 +120,53 @@ def aws(
         _agree(plan, yes=yes)
         instance = carry_out(plan, machine, warn, smoke_test=not no_smoke_test)
         _end(plan, as_json=as_json, text=f"deployed {instance.url}", deployed=True)
+
+
+@deploy.command()
+@click.argument("instance_id", metavar="ID")
+@_set_option
+@properties_file_option
+@click.option("--account", metavar="NUMBER", help="The AWS account; else that of the credentials.")
+@click.option("--region", metavar="REGION", help="The region; else that of the environment.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write each policy there, as NAME.json.",
+)
+def policy(
+    instance_id: str,
+    *,
+    settings: tuple[str, ...],
+    properties_file: Path | None,
+    account: str | None,
+    region: str | None,
+    out: Path | None,
+) -> None:
+    """Print the IAM policies that let somebody deploy the instance aws://ID.
+
+    They have what `sleeper deploy aws` with the same properties calls, what
+    CloudFormation calls for it, and what `sleeper destroy` calls. There are several
+    where one would be longer than IAM allows; attach them all. With --account and
+    --region nothing is asked of AWS.
+
+    \b
+    Examples:
+        sleeper deploy policy demo --account 123456789012 --region eu-west-2 --out policies
+        sleeper deploy policy demo --set sleeper.optional.stacks=IngestStack,QueryStack
+    """
+    given = given_properties(properties_file, settings)
+    region = region or ObjectStoreSettings.of(process_environment()).region
+    policies = policies_for(instance_id, given, account, region)
+    if len(policies) > POLICIES_MAX:
+        warn(f"these are {len(policies)} policies; a role has at most {POLICIES_MAX} by default")
+    if out is None:
+        print_json(policies)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, document in policies.items():
+        (out / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+        say(f"wrote {out / name}.json")
 
 
 def _machine() -> Machine:
