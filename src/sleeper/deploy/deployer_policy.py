@@ -309,6 +309,10 @@ TYPES: Final[Mapping[str, TypeRights]] = {
         "arn:{partition}:logs:{region}:{account}:log-group:{prefix}*",
         everywhere=_of("logs", "DescribeLogGroups DescribeResourcePolicies"),
     ),
+    "AWS::Logs::MetricFilter": TypeRights(
+        _of("logs", "DeleteMetricFilter DescribeMetricFilters PutMetricFilter"),
+        "arn:{partition}:logs:{region}:{account}:log-group:{prefix}*",
+    ),
     "AWS::S3::Bucket": TypeRights(
         _of(
             "s3",
