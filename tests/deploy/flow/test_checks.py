@@ -16,7 +16,6 @@ from sleeper.deploy.flow.checks import (
     check_hearers,
     check_image,
     check_network,
-    check_packages,
     check_resources,
     check_stacks,
     check_topic,
@@ -126,26 +125,6 @@ def test_a_topic_of_the_users_must_be_there_and_take_messages(cloud):
     assert closed.level is Level.WARNING
     assert "events.amazonaws.com" in closed.text
     assert opened.level is Level.OK
-
-
-def test_bulk_imports_on_emr_need_packages():
-    """Given stacks of EMR without packages, then how to make them is told; with them, where."""
-    default = settings_of()
-    without = settings_of(
-        {
-            "sleeper.optional.stacks": "IngestStack,IngestBatcherStack",
-            "sleeper.default.table.ingest.batcher.ingest.queue": "standard_ingest",
-        }
-    )
-    given = settings_of({"sleeper.bulk.import.environment": "s3://bucket/packages"})
-
-    (told,) = check_packages(default)
-
-    assert told.level is Level.WARNING
-    assert "EmrServerlessBulkImportStack will be rejected" in told.text
-    assert "sleeper spark-environment --extra aws" in told.text
-    assert check_packages(without) == []
-    assert [each.level for each in check_packages(given)] == [Level.OK]
 
 
 def test_the_vpc_and_its_subnets_belong_together(cloud):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.deploy.flow import deployment
+from sleeper.deploy.flow import deployment, preparation, spark_packages
 from sleeper.deploy.flow.smoke_job import TABLE, SmokeJob
+from sleeper.deploy.stacks.app import synthesise
 from sleeper.errors import DeploymentFailed
 from sleeper.interfaces.lambdas import handlers
+from sleeper.model.jobs.kinds import QueueName
+from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.aws import clients
 from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
 from tests.deploy.flow.emulator import EMULATOR_LACKS, Cloud, account, cdk_path, put_image
@@ -34,6 +39,7 @@ STACKS = ",".join(
 )
 """All that the emulator can make: EMR Serverless is not among it."""
 BATCHER_QUEUE = "sleeper.default.table.ingest.batcher.ingest.queue"
+AT_ONCE = {"sleeper.table.ingest.batcher.job.min.size": "0"}
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
@@ -277,6 +283,79 @@ def test_a_change_is_shown_made_and_written(cloud):
         values = instance.properties.values
     assert values["sleeper.query.queue.visibility.timeout.seconds"] == "950"
     assert values["sleeper.optional.stacks"] == fewer
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_file_for_emr_finds_a_cluster_with_packages(cloud, tmp_path, monkeypatch):
+    """Given EMR and no packages, when it is deployed, then a batched file starts its driver.
+
+    The emulator makes a cluster, as it was asked to, and runs nothing on it.
+    """
+    monkeypatch.setattr(spark_packages, "sleeper_requirements", lambda _: [])
+    monkeypatch.setattr(preparation, "synthesise", without_security_configurations)
+    options = (
+        *("--set", f"sleeper.optional.stacks={STACKS},EmrBulkImportStack"),
+        *("--set", f"{BATCHER_QUEUE}=bulk_import_emr", "--no-smoke-test", "--yes"),
+    )
+    done = command("deploy", "aws", cloud.instance_id, *options)
+    again = command("deploy", "aws", cloud.instance_id, *options)
+    assert done.exit_code == 0, done.output
+    assert "will be made by pip" in done.output
+    assert "nothing to do" in again.output
+
+    switch_off_functions(cloud, "batcher")
+    switch_off_functions(cloud, "bulk-import-emr-starter")
+    monkeypatch.setenv("SLEEPER_INSTANCE", cloud.url)
+    monkeypatch.setenv("SLEEPER_QUEUE", QueueName.BULK_IMPORT_EMR)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)  # Lambda sets it
+    pq.write_table(pa.table({"id": ["a"], "n": [1]}, schema=SCHEMA), tmp_path / "1.parquet")
+    with sleeper.connect(cloud.url) as instance:
+        instance.create_table("batched", SCHEMA, row_keys=["id"], properties=AT_ONCE)
+        bucket = instance.properties.text("sleeper.data.bucket")
+        cloud.client("s3").upload_file(str(tmp_path / "1.parquet"), bucket, "in/1.parquet")
+        instance.jobs.submit_files("batched", [f"s3://{bucket}/in/1.parquet"])
+        take_all(cloud, instance, QueueName.BATCHER, handlers.submit_to_batcher)
+        (file,) = instance.jobs.submitted_files()
+        handlers.create_batches({}, Context())
+        take_all(cloud, instance, QueueName.BULK_IMPORT_EMR, handlers.start_bulk_imports)
+        (file,) = instance.jobs.submitted_files()
+        assert instance.jobs.job(file.job_id).state is JobState.ACCEPTED
+
+    emr = cloud.client("emr")
+    name = f"sleeper-{cloud.instance_id}-batched-{file.job_id}"[:64]
+    (cluster,) = (each for each in emr.list_clusters()["Clusters"] if each["Name"] == name)
+    (step,) = emr.list_steps(ClusterId=cluster["Id"])["Steps"]
+    sent = step["Config"]["Args"]
+    archive = sent[sent.index("--archives") + 1].removesuffix("#environment")
+    assert "/arm64/" in archive
+    place, _, key = archive.removeprefix("s3://").partition("/")
+    assert cloud.client("s3").head_object(Bucket=place, Key=key)["ContentLength"] > 1_000_000
+
+
+def without_security_configurations(settings, folder):
+    """Templates without what the emulator's CloudFormation has not."""
+    made = synthesise(settings, folder)
+    for each in made.stacks:
+        template = json.loads(each.template.read_text())
+        template["Resources"] = {
+            name: resource
+            for name, resource in template["Resources"].items()
+            if resource["Type"] != "AWS::EMR::SecurityConfiguration"
+        }
+        each.template.write_text(json.dumps(template))
+    return made
+
+
+def take_all(cloud, instance, queue, function):
+    """Call a function with what waits in a queue, and delete what did not fail."""
+    sqs = cloud.client("sqs")
+    url = instance.jobs.stores.queue(queue).urls()[0]
+    received = sqs.receive_message(
+        QueueUrl=url, AttributeNames=["All"], MessageAttributeNames=["All"], WaitTimeSeconds=20
+    )
+    (message,) = received["Messages"]
+    assert function(event_of(message, url), Context()) == {"batchItemFailures": []}
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
 @pytest.mark.usefixtures("deployed")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -13,14 +14,25 @@ import pytest
 
 from sleeper.errors import BadRequest, SubmissionFailed
 from sleeper.spark.submit import environment
-from sleeper.spark.submit.environment import build_environment, sleeper_requirements
+from sleeper.spark.submit.environment import (
+    Sources,
+    build_environment,
+    installed_sources,
+    sleeper_requirements,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def build(folder: Path, **changes):
+def build(folder: Path, release="7.1", **changes):
     """An environment with a package of one line and a jar, and nothing else."""
+    needed = {"requirements": [], "python": HERE, **changes}
+    return build_environment(folder / "out", sources_in(folder, release), **needed)
+
+
+def sources_in(folder: Path, release="7.1"):
+    """A package of one line, with a compiled leftover, an entry script and a jar."""
     package = folder / "source" / "wheat"
     (package / "__pycache__").mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").write_text("GRAINS = 7\n")
@@ -29,14 +41,7 @@ def build(folder: Path, **changes):
     entry.write_text("import wheat; print(wheat.GRAINS)\n")
     jar = folder / "wheat.jar"
     jar.write_bytes(b"classes")
-    needed = {
-        "packages": [package],
-        "entry": entry,
-        "jar": jar,
-        "release": "7.1",
-        "requirements": [],
-    }
-    return build_environment(folder / "out", **{**needed, "python": HERE, **changes})
+    return Sources(packages=(package,), entry=entry, jar=jar, release=release)
 
 
 def run(python: Path, *arguments: str, **more):
@@ -134,6 +139,38 @@ class TestArchive:
         """The message says which are known."""
         with pytest.raises(BadRequest, match="x86_64 or arm64"):
             build(tmp_path, architecture="sparc")
+
+
+class TestDigest:
+    """By what an environment is known, before it is made."""
+
+    def test_is_another_if_anything_in_it_is_another(self, tmp_path):
+        """A byte of the code, the release, a requirement or the Python, but not who compiled it."""
+        sources = sources_in(tmp_path)
+        before = sources.digest(["a==1"])
+        (tmp_path / "source" / "wheat" / "__pycache__" / "x.pyc").write_bytes(b"new")
+        assert sources.digest(["a==1"]) == before
+
+        others = [
+            sources.digest(["a==2"]),
+            sources.digest(["a==1"], "3.12"),
+            replace(sources, release="7.2").digest(["a==1"]),
+        ]
+        sources.jar.write_bytes(b"Classes")
+        others.append(sources.digest(["a==1"]))
+        (tmp_path / "source" / "wheat" / "more.py").write_text("")
+        others.append(sources.digest(["a==1"]))
+
+        assert len({before, *others}) == 6
+
+    def test_the_sources_are_those_that_are_installed(self):
+        """All files are there, and the entry script is the driver's."""
+        sources = installed_sources()
+
+        assert [each.name for each in sources.packages] == ["sleeper", "pyspark_sleeper"]
+        assert sources.release == version("sleeper-store")
+        assert "def main" in sources.entry.read_text()
+        assert len(sources.digest([])) == 12
 
 
 class TestRequirements:

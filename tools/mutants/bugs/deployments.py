@@ -7,6 +7,7 @@ from ..bug import Bug
 _CHANGES = ("tests/deploy/flow/test_stack_changes.py",)
 _REMOVAL = ("tests/deploy/flow/test_removal.py",)
 _CHECKS = ("tests/deploy/flow/test_checks.py",)
+_PACKAGES = ("tests/deploy/flow/test_spark_packages.py",)
 
 BUGS = (
     Bug(
@@ -80,5 +81,21 @@ BUGS = (
         right='        longer = {"Version": "2012-10-17", "Statement": [*groups[-1], each]}\n',
         wrong='        longer = {"Version": "2012-10-17", "Statement": groups[-1]}\n',
         tests=("tests/deploy/stacks/test_deployer_policy.py",),
+    ),
+    Bug(
+        name="half-an-upload-is-taken-for-a-whole-one",
+        breaks="After an interrupted upload drivers on EMR find an archive and no script.",
+        module="deploy/flow/spark_packages.py",
+        right="if not wanted <= {",
+        wrong="if not wanted & {",
+        tests=_PACKAGES,
+    ),
+    Bug(
+        name="packages-of-running-jobs-deleted",
+        breaks="An upgrade takes the packages away from jobs that were started before.",
+        module="deploy/flow/spark_packages.py",
+        right="others[: 1 - _GENERATIONS]",
+        wrong="others[:]",
+        tests=_PACKAGES,
     ),
 )

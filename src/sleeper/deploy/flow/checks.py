@@ -13,7 +13,6 @@ from typing import Any, Final
 from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.errors import AlreadyExists, BadRequest, MissingExtra, PropertiesInvalid, SleeperError
-from sleeper.model.jobs.platforms import PLATFORMS
 from sleeper.storage.aws.clients import aws_client, error_code, owner_tag_value, vendor_errors
 from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
@@ -134,27 +133,6 @@ def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[CheckResul
             "more in Service Quotas"
         )
     return ok(f"{wanted:g} vCPUs of workers are within the quota of {quota:g} of {kind}")
-
-
-# ---------------------------------------------------------------- clusters
-#
-# Checks of what bulk imports on clusters need beside their stacks.
-
-_PACKAGES: Final = "sleeper.bulk.import.environment"
-
-
-def check_packages(settings: DeploymentSettings) -> list[CheckResult]:
-    """Check that bulk imports on EMR find the packages of Sleeper."""
-    needing = [each.stack for each in PLATFORMS if each.takes_packages and settings.has(each.stack)]
-    if not needing:
-        return []
-    if settings.properties.jobs.environment:
-        return ok(f"bulk imports on EMR take packages from {settings.properties.jobs.environment}")
-    return warning(
-        f"{_PACKAGES} is not set, so jobs for {' and '.join(needing)} will be rejected: make the "
-        "packages by `sleeper spark-environment --extra aws FOLDER`, copy that folder to a bucket, "
-        f"and deploy with --set {_PACKAGES}=s3://BUCKET/FOLDER"
-    )
 
 
 # ---------------------------------------------------------------- alarms

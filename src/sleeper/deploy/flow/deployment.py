@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,19 +80,32 @@ def carry_out(
         StorageFailed: something else cannot be written.
     """
     preparation = plan.preparation
-    if any(not each.is_empty and not each.is_removed for each in plan.changes):
-        _deploy(plan, report)
-    for each in plan.changes:
-        if each.is_removed:
-            report(f"removing stack {each.name}, which is not chosen any more")
-            stop_tasks(preparation.stacks, each.name)
-            preparation.stacks.delete(each.name, report)
+    with packages_made(preparation, report) as upload:
+        if any(not each.is_empty and not each.is_removed for each in plan.changes):
+            _deploy(plan, report)
+        for each in plan.changes:
+            if each.is_removed:
+                report(f"removing stack {each.name}, which is not chosen any more")
+                stop_tasks(preparation.stacks, each.name)
+                preparation.stacks.delete(each.name, report)
+        upload()
     instance = write_properties(preparation)
     write_platforms(preparation, instance)
+    if preparation.packages is not None:
+        preparation.packages.delete_old()
     report(f"properties of {instance.url} are written")
     if smoke_test:
         _smoke_job(plan, instance, machine, report).run()
     return instance
+
+
+def packages_made(
+    preparation: Preparation, report: Callable[[str], object]
+) -> AbstractContextManager[Callable[[], None]]:
+    """Make the packages for drivers on EMR that are missing; the block uploads them."""
+    if preparation.packages is None:
+        return nullcontext(lambda: None)
+    return preparation.packages.made(report)
 
 
 def _deploy(plan: DeploymentPlan, report: Callable[[str], object]) -> None:
@@ -138,8 +152,10 @@ def write_platforms(preparation: Preparation, instance: Instance) -> None:
         instance.set_properties(changes)
 
 
-def finish(plan: DeploymentPlan) -> None:
+def finish(plan: DeploymentPlan, report: Callable[[str], object]) -> None:
     """Write what an interrupted deployment may have left out, where nothing else is to be done."""
+    with packages_made(plan.preparation, report) as upload:
+        upload()
     with connect(plan.preparation.url) as instance:
         write_platforms(plan.preparation, instance)
 

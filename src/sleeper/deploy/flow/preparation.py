@@ -22,7 +22,6 @@ from sleeper.deploy.flow.checks import (
     check_hearers,
     check_image,
     check_network,
-    check_packages,
     check_resources,
     check_stacks,
     check_topic,
@@ -33,6 +32,7 @@ from sleeper.deploy.flow.checks import (
 )
 from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
 from sleeper.deploy.flow.removal import RETAIN
+from sleeper.deploy.flow.spark_packages import PACKAGES, SparkPackages, check_packages, packages_of
 from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import Assembly, synthesise
@@ -89,6 +89,7 @@ class Preparation:
         stacks: The instance's stacks.
         deployed: Those that there are.
         findings: What the checks found.
+        packages: The packages for drivers on EMR; None where there are none, or the user's own.
     """
 
     settings: DeploymentSettings
@@ -100,6 +101,7 @@ class Preparation:
     stacks: DeployedStacks
     deployed: Mapping[str, DeployedStack]
     findings: tuple[CheckResult, ...]
+    packages: SparkPackages | None
 
     @property
     def url(self) -> str:
@@ -151,6 +153,7 @@ def prepare(
         stacks=parts.stacks,
         deployed=parts.deployed,
         findings=tuple(findings),
+        packages=parts.packages,
     )
 
 
@@ -173,6 +176,7 @@ class _Parts:
         self.changes: Mapping[str, str | None] = {}
         self.identity: AwsIdentity | None = None
         self.settings: DeploymentSettings | None = None
+        self.packages: SparkPackages | None = None
         self.assembly: Assembly | None = None
         self.cdk: CdkCommand | None = None
         self.stacks: DeployedStacks | None = None
@@ -196,13 +200,6 @@ class _Parts:
         if self.identity is not None and is_instance_id(self._id):
             self.stored = self._read_stored()
         self.values = _merged(self._id, self.stored, self._given)
-        before = self.stored or {}
-        names = {*self._given, VERSION, RETAIN}
-        self.changes = {
-            name: self.values.get(name)
-            for name in sorted(names)
-            if self.values.get(name) != before.get(name)
-        }
         failures: dict[str, str] = {}
         for check in (self._check_fixed, self._check_settings):
             try:
@@ -211,9 +208,14 @@ class _Parts:
                 failures |= error.failures
         if failures:
             raise PropertiesInvalid(failures)
-        if self.settings is None:
-            return []
-        return [*check_packages(self.settings), *check_hearers(self.settings)]
+        before = self.stored or {}
+        names = {*self._given, VERSION, RETAIN, PACKAGES}
+        self.changes = {
+            name: self.values.get(name)
+            for name in sorted(names)
+            if self.values.get(name) != before.get(name)
+        }
+        return [] if self.settings is None else check_hearers(self.settings)
 
     def _check_fixed(self) -> None:
         if self.stored is not None:
@@ -231,6 +233,13 @@ class _Parts:
             ("0" * 12, "us-east-1") if found is None else (found.account, found.region)
         )
         self.settings = DeploymentSettings.of(self.values, account=account, region=region)
+        if found is None:
+            return
+        folder = self.values.get(PACKAGES)
+        self.packages = packages_of(self.settings, folder, self._machine.endpoint)
+        if self.packages is not None:
+            self.values = {**self.values, PACKAGES: self.packages.url}
+            self.settings = DeploymentSettings.of(self.values, account=account, region=region)
 
     def checks_in_aws(self) -> Mapping[str, Check]:
         """Return the checks that ask AWS, as far as it is known what to ask."""
@@ -246,6 +255,7 @@ class _Parts:
         vpc = settings.properties.cloud.vpc
         if vpc is not None:
             checks["the network"] = partial(check_network, vpc, settings.subnets, region)
+        checks["packages for Spark"] = partial(check_packages, settings, self.packages)
         checks["the templates"] = self._synthesise
         return checks
 

@@ -91,6 +91,7 @@ def _read_input(settings: DeploymentSettings, packages: str | None = None) -> tu
 
 
 def _packages(settings: DeploymentSettings) -> str | None:
-    """Return the bucket that has Sleeper's packages for clusters, if they are in one."""
+    """Return the bucket that has Sleeper's packages for clusters, if it is one of the user's."""
     url = settings.properties.jobs.environment
-    return url.partition("://")[2].partition("/")[0] if url and is_bucket_url(url) else None
+    bucket = url.partition("://")[2].partition("/")[0] if url and is_bucket_url(url) else None
+    return None if bucket in settings.names.buckets.buckets else bucket

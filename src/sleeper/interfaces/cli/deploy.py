@@ -88,7 +88,8 @@ def aws(
     checked is checked first, and all that is wrong is reported at once. Then the
     stacks are compared with those in CloudFormation, and what would change is shown.
     After a yes they are deployed by the CDK's command line (npm install --global
-    aws-cdk@2), the properties are written, and a job shows that it works.
+    aws-cdk@2), packages for bulk imports on EMR are made by pip and uploaded, the
+    properties are written, and a job shows that it works.
 
     The same command changes what is deployed and upgrades it: properties that are not
     given stay as they are, and stacks that are not in sleeper.optional.stacks any more
@@ -113,7 +114,7 @@ def aws(
         if not as_json:
             _show(plan)
         if plan.is_empty and not dry_run:
-            finish(plan)
+            finish(plan, warn)
         if dry_run or plan.is_empty:
             _end(plan, as_json=as_json, text=None if as_json else _nothing_done(plan))
             return

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
-from sleeper.interfaces import bulk_import_job
 from sleeper.interfaces.cli.options import json_option
 from sleeper.interfaces.cli.present import print_json, say
-from sleeper.spark.catalog.sessions import catalog_jar
-from sleeper.spark.submit.environment import build_environment, sleeper_requirements
+from sleeper.spark.submit.environment import (
+    PYTHON_VERSION,
+    build_environment,
+    installed_sources,
+    sleeper_requirements,
+)
 
 
 @click.command("spark-environment")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--python", default="3.11", show_default=True, help="The cluster's Python.")
+@click.option("--python", default=PYTHON_VERSION, show_default=True, help="The cluster's Python.")
 @click.option(
     "--architecture",
     type=click.Choice(["x86_64", "arm64"]),
@@ -49,15 +51,10 @@ def spark_environment(
         sleeper spark-environment sleeper-environment
         aws s3 cp --recursive sleeper-environment s3://bucket/sleeper-environment
     """
-    code = Path(bulk_import_job.__file__).parents[1]
-    requirements = sleeper_requirements(extras)
     made = build_environment(
         folder,
-        packages=[code, code.parent / "pyspark_sleeper"],
-        jar=Path(catalog_jar()),
-        entry=Path(bulk_import_job.__file__),
-        release=version("sleeper-store"),
-        requirements=requirements,
+        installed_sources(),
+        requirements=sleeper_requirements(extras),
         python=python,
         architecture=architecture,
     )

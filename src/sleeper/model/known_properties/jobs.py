@@ -39,7 +39,8 @@ class JobProperties:
         None,
         TEXT,
         "Folder or URL of packages made by `sleeper spark-environment`, for bulk imports that "
-        "come from a queue and run on a cluster.",
+        "come from a queue and run on a cluster; `{architecture}` in it stands for the cluster's "
+        "processors. `sleeper deploy aws` makes some if it is not set.",
         since="ours",
     )
     spark_master: str | None = setting(

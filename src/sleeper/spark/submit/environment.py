@@ -17,17 +17,24 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import IO
 
+import sleeper
 from sleeper.errors import BadRequest, SubmissionFailed
+from sleeper.spark.catalog.sessions import catalog_jar
 from sleeper.spark.submit.request import ARCHIVE, ENTRY
+
+PYTHON_VERSION = "3.11"
+"""The Python of clusters, where nothing else is said; releases of EMR with Spark 4 have it."""
 
 # Amazon Linux 2023 has glibc 2.34; wheels for an older one run there too.
 _GLIBC_MINORS = range(34, 16, -1)
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
 _DISTRIBUTION = "sleeper-store"
+_BYTECODE = "__pycache__"
 _COMPRESSION = 3  # wheels hardly get smaller by more
 
 _STARTER = """\
@@ -61,15 +68,50 @@ class Environment:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What an environment has of Sleeper's own.
+
+    Attributes:
+        packages: The folders of its code: `sleeper`, and that by which Spark finds the data source.
+        entry: The script that a driver runs.
+        jar: The jar of Spark's catalog.
+        release: The version of Sleeper, which its packages are to say of themselves: a driver
+            compares it with that of the workers.
+    """
+
+    packages: tuple[Path, ...]
+    entry: Path
+    jar: Path
+    release: str
+
+    def digest(self, requirements: Sequence[str], python: str = PYTHON_VERSION) -> str:
+        """Return a name for what would be made of them: others, if any byte is another."""
+        made_of = sha256("\n".join([self.release, python, *requirements]).encode())
+        files = [path for each in self.packages for path in _code(each)]
+        for path in [*files, self.entry, self.jar]:
+            made_of.update(f"\n{path.name} {path.stat().st_size}\n".encode())
+            made_of.update(path.read_bytes())
+        return made_of.hexdigest()[:12]
+
+
+def installed_sources() -> Sources:
+    """Return those of the Sleeper that runs here."""
+    code = Path(sleeper.__file__).parent
+    return Sources(
+        packages=(code, code.parent / "pyspark_sleeper"),
+        entry=code / "interfaces" / "bulk_import_job.py",
+        jar=Path(catalog_jar()),
+        release=version(_DISTRIBUTION),
+    )
+
+
 def build_environment(
     folder: Path,
+    sources: Sources,
     *,
-    packages: Sequence[Path],
-    entry: Path,
-    jar: Path,
-    release: str,
     requirements: Sequence[str],
-    python: str = "3.11",
+    python: str = PYTHON_VERSION,
     architecture: str = "x86_64",
 ) -> Environment:
     """Write `environment.tar.gz`, `sleeper_bulk_import.py` and the jar into a folder.
@@ -78,12 +120,7 @@ def build_environment(
 
     Args:
         folder: Where to; made if it is not there.
-        packages: The folders of Sleeper's own code: `sleeper`, and that by which Spark finds the
-            data source.
-        entry: The entry script.
-        jar: The jar of Spark's catalog.
-        release: The version of Sleeper, which its packages are to say of themselves: a driver
-            compares it with that of the workers.
+        sources: What it has of Sleeper's own.
         requirements: What Sleeper needs, as pip names it.
         python: The cluster's version of Python.
         architecture: The cluster's processors: x86_64 or arm64.
@@ -101,13 +138,13 @@ def build_environment(
         library.mkdir(parents=True)
         if requirements:
             _install(library, requirements, python, _MACHINES[architecture])
-        no_bytecode = shutil.ignore_patterns("__pycache__")
-        for package in packages:
+        no_bytecode = shutil.ignore_patterns(_BYTECODE)
+        for package in sources.packages:
             shutil.copytree(package, library / package.name, ignore=no_bytecode)
-        information = library / f"{_DISTRIBUTION.replace('-', '_')}-{release}.dist-info"
+        information = library / f"{_DISTRIBUTION.replace('-', '_')}-{sources.release}.dist-info"
         information.mkdir()
         (information / "METADATA").write_text(
-            f"Metadata-Version: 2.4\nName: {_DISTRIBUTION}\nVersion: {release}\n"
+            f"Metadata-Version: 2.4\nName: {_DISTRIBUTION}\nVersion: {sources.release}\n"
         )
         starter = root / "bin" / "python"
         starter.parent.mkdir()
@@ -118,8 +155,8 @@ def build_environment(
         archive = packed.replace(folder / ARCHIVE)
     return Environment(
         archive=archive,
-        entry=Path(shutil.copyfile(entry, folder / ENTRY)),
-        jar=Path(shutil.copyfile(jar, folder / jar.name)),
+        entry=Path(shutil.copyfile(sources.entry, folder / ENTRY)),
+        jar=Path(shutil.copyfile(sources.jar, folder / sources.jar.name)),
         size_bytes=archive.stat().st_size,
     )
 
@@ -150,6 +187,13 @@ def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
             f"{error.name} is not installed here, so its version for the cluster is not known; "
             "install it by pip first"
         ) from None
+
+
+def _code(package: Path) -> list[Path]:
+    """Return the files of a package, in order, but for compiled modules."""
+    return sorted(
+        path for path in package.rglob("*") if path.is_file() and _BYTECODE not in path.parts
+    )
 
 
 def _install(library: Path, requirements: Sequence[str], python: str, machine: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from sleeper.errors import BadRequest
 
 ARCHIVE = "environment.tar.gz"
+ARCHITECTURE = "{architecture}"
+"""In the folder of Sleeper's packages: the cluster's processors, `x86_64` or `arm64`."""
 ENTRY = "sleeper_bulk_import.py"
 PYTHON = "./environment/bin/python"
 """The archive's Python, from the folder a cluster's processes work in."""

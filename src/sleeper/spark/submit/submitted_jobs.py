@@ -42,7 +42,7 @@ from sleeper.spark.submit.eks import Eks
 from sleeper.spark.submit.emr import Emr, Setting
 from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.executors import FARGATE_QUOTA, SERVERLESS_QUOTA, Demand, Quota
-from sleeper.spark.submit.request import AwsRequest, DriverCall, Request
+from sleeper.spark.submit.request import ARCHITECTURE, AwsRequest, DriverCall, Request
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_settings import unknown_settings
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
@@ -116,7 +116,8 @@ class SubmittedJobs:
         Args:
             job: With or without an id; with its table's name or id.
             cluster: Who is to run it.
-            environment: Folder or URL of Sleeper's packages, where the cluster needs them.
+            environment: Folder or URL of Sleeper's packages, where the cluster needs them; may
+                have `{architecture}` in it, for the cluster's processors.
             options: More arguments for the entry script, such as `--ignore-extra-columns`.
             run_id: Names the run, if the caller has reported it already; else one is made.
 
@@ -146,7 +147,7 @@ class SubmittedJobs:
             name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
             arguments=(place, "--instance", self.url, *options),
             spark_conf=spark_conf,
-            environment=environment,
+            environment=self._environment(cluster, job, environment),
         )
         request = self._request(cluster, call, run_id, job, record)
         demand = None
@@ -195,13 +196,31 @@ class SubmittedJobs:
             CheckedCall(
                 job=job,
                 url=self.url,
-                environment=environment,
+                environment=self._environment(cluster, job, environment),
                 platform=platform,
                 spark_conf=self._spark_conf(platform, job),
                 properties=setting_properties(platform, self.properties),
                 setting=self._settings(job, self.table_of(job)),
             ),
         )
+
+    def _environment(
+        self, cluster: Cluster, job: BulkImportJob, environment: str | None
+    ) -> str | None:
+        """Return the folder of packages for a cluster's processors, where they are known."""
+        clusters = self.properties.clusters
+        match cluster:
+            case _ if environment is None or ARCHITECTURE not in environment:
+                return environment
+            case Emr(cluster_name=None):
+                wanted = self._settings(job, self.table_of(job))("instance.architecture")
+            case Emr():
+                wanted = clusters.persistent_architecture
+            case EmrServerless():
+                wanted = clusters.serverless_architecture
+            case _:
+                return environment
+        return environment.replace(ARCHITECTURE, wanted.strip().lower())
 
     def steps_under_way(self, cluster: Emr) -> int:
         """Return how many steps wait or run on a running cluster that is known by its name.

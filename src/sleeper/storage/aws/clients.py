@@ -139,13 +139,14 @@ def vendor_errors() -> tuple[type[Exception], ...]:
         MissingExtra: boto3 is not installed.
     """
     try:
+        from boto3.exceptions import S3UploadFailedError  # noqa: PLC0415 - an extra
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - an extra
         from botocore.parsers import ResponseParserError  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtra(
             "AWS needs the package boto3, an extra of Sleeper: pip install 'sleeper-store[aws]'"
         ) from error
-    return BotoCoreError, ClientError, ResponseParserError
+    return BotoCoreError, ClientError, ResponseParserError, S3UploadFailedError
 
 
 def error_code(error: Exception) -> str | None:

@@ -22,6 +22,7 @@ from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from tests.unit.interfaces.command_line import TRIPS
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
+ON_X86 = {"sleeper.table.bulk.import.emr.instance.architecture": "x86_64"}
 SERVERLESS = EmrServerless(application_id="00abc", execution_role_arn=ROLE)
 
 
@@ -126,6 +127,27 @@ class TestPlan:
         )
 
         assert planned.job.files == (str(tmp_path / "june"), "s3://b/july/")
+
+    @pytest.mark.parametrize(
+        ("cluster", "spec", "architecture"),
+        [
+            (SERVERLESS, {}, "x86_64"),
+            (Emr(service_role="s", instance_profile="p"), {}, "arm64"),
+            (Emr(service_role="s", instance_profile="p"), ON_X86, "x86_64"),
+            (Emr(cluster_name="kept"), {}, "arm64"),
+        ],
+    )
+    def test_packages_are_those_for_the_processors_of_the_cluster(
+        self, jobs, cluster, spec, architecture
+    ):
+        """Given a folder for each, then a job is told the one that its machines can run."""
+        planned = jobs.plan(
+            job(platform_spec=spec), cluster, environment="s3://bucket/1.0/{architecture}"
+        )
+
+        sent = json.dumps(planned.request.parameters)
+        assert f"s3://bucket/1.0/{architecture}/environment.tar.gz" in sent
+        assert "{architecture}" not in sent
 
     def test_paths_without_a_scheme_stay_for_an_instance_elsewhere(self, jobs):
         """They are that place's to understand."""
