@@ -31,6 +31,7 @@ def costs_page() -> str:
     paid = [each for each in resources if each.dollars]
     total = sum(each.dollars for each in (*resources, *schedules, *polling))
     polls = costs.POLLS_A_MINUTE
+    dashboard = costs.MONTHLY["AWS::CloudWatch::Dashboard"]
     query = 1000 * 4 * costs.LAMBDA_GB_SECOND["x86_64"]
     x86 = costs.FARGATE_VCPU_HOUR["x86_64"], costs.FARGATE_GB_HOUR["x86_64"]
     arm = costs.FARGATE_VCPU_HOUR["arm64"], costs.FARGATE_GB_HOUR["arm64"]
@@ -43,8 +44,9 @@ Counted from its templates.
 ## While nobody uses it
 
 **${total:.2f} a month**, whatever it stores. Nothing is paid by the hour: there is no NAT, no
-endpoint of a VPC, no provisioned capacity, and no task while there is no work. Most of it watches:
-alarms, a dashboard, and schedules that look for work.
+endpoint of a VPC, no provisioned capacity, and no task while there is no work. Most of it are
+requests by which Lambda asks empty queues for messages; the rest are alarms and schedules that
+look for work.
 
 | | number | paid by | $ a month |
 |---|---|---|---|
@@ -54,8 +56,11 @@ Numbers of schedules are calls a month. A call that finds nothing is taken to la
 and to log {costs.LOG_BYTES} bytes; these two are assumptions, and so is that Lambda asks an empty
 queue {polls} times a minute. Tables that do not change add no more than a look a day.
 
-To pay less, leave out `DashboardStack` and `TableMetricsStack`, or make schedules rarer
-(`sleeper.ingest.task.creation.period.minutes` and its like).
+To pay less, leave stacks that you do not use out of `sleeper.optional.stacks`, each with its
+queue, or make schedules rarer (`sleeper.ingest.task.creation.period.minutes` and its like).
+`DashboardStack` is not in the default: it costs ${dashboard:.2f} a month more. Metrics of tables
+are paid for the hours in which a table changes, and an hour a day besides: up to
+${costs.CUSTOM_METRIC:.2f} a month for each of five metrics of a table that changes all the time.
 
 What lies there: ${costs.GIGABYTE_MONTH["S3"] * 1000:.0f} a month for a terabyte in S3, and
 ${costs.GIGABYTE_MONTH["DynamoDB"] * 1000:.0f} in DynamoDB.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +38,9 @@ LAMBDA_GB_SECOND: Final = {"x86_64": 16.6667e-6, "arm64": 13.3334e-6}
 
 MONTHLY: Final = {"AWS::CloudWatch::Alarm": 0.10, "AWS::CloudWatch::Dashboard": 3.00}
 """For a resource that is there, a month."""
+
+CUSTOM_METRIC: Final = 0.30
+"""For a metric of one's own in CloudWatch, a month, by the hours in which it has data."""
 
 GIGABYTE_MONTH: Final = {"S3": 0.023, "DynamoDB": 0.25, "CloudWatch Logs": 0.03}
 """For a gigabyte that is kept, a month."""
@@ -175,8 +179,8 @@ def _schedule_cost(rule: Mapping[str, Any], functions: Mapping[str, Mapping[str,
     name = str(target["Arn"]).rpartition(":")[2]
     function = functions[name]
     handler = str(function["ImageConfig"]["Command"][0]).rpartition(".")[2]
-    kinds = re.findall(r'"kinds":\s*\["(\w+)"', str(target.get("Input", "")))
-    done = " ".join([handler, *kinds])
+    event = json.loads(str(target.get("Input") or "{}"))
+    done = [f"{handler} {kind}" for kind in event.get("kinds", ())] or [handler]
     minutes = _minutes(str(rule["ScheduleExpression"]))
     calls = MONTH_MINUTES // minutes
     architecture = str((function.get("Architectures") or ["x86_64"])[0])
@@ -185,10 +189,12 @@ def _schedule_cost(rule: Mapping[str, Any], functions: Mapping[str, Mapping[str,
         DOLLARS["Lambda call"]
         + RUN_S * memory_gb * LAMBDA_GB_SECOND[architecture]
         + LOG_BYTES / 1e9 * LOG_GIGABYTE
-        + _queues(function) * sum(n * DOLLARS[price] for price, n in REQUESTS[done].items())
+        + _queues(function)
+        * sum(n * DOLLARS[price] for each in done for price, n in REQUESTS[each].items())
     )
+    what = " and ".join([done[0], *(each.removeprefix(handler).strip() for each in done[1:])])
     every = "each minute" if minutes == 1 else f"every {minutes} minutes"
-    return CostLine(f"`{done}`, {every}", calls, f"{memory_gb:g} GB", calls * call)
+    return CostLine(f"`{what}`, {every}", calls, f"{memory_gb:g} GB", calls * call)
 
 
 def _queues(function: Mapping[str, Any]) -> int:

@@ -49,6 +49,7 @@ _ON_DEMAND: Final = (
     StackName.PERSISTENT_EMR,
     StackName.EKS,
     StackName.EXPORT,
+    StackName.DASHBOARD,  # three dollars a month, more than all else that is idle
 )
 
 DEFAULT_STACKS: Final[tuple[StackName, ...]] = tuple(

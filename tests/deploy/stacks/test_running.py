@@ -32,9 +32,11 @@ def test_every_schedule_calls_its_function_as_often_as_its_property_says(everyth
         if "ScheduleExpression" in each.properties
     } == {
         "queue-watch-rule": ("rate(10 minutes)", "queue-watch", {}),
-        "ingest-rule": ("rate(1 minute)", "worker-starter", {"kinds": ["ingest"]}),
-        "compaction-rule": ("rate(1 minute)", "worker-starter", {"kinds": ["compaction"]}),
-        "export-rule": ("rate(1 minute)", "worker-starter", {"kinds": ["export"]}),
+        "workers-1-rule": (
+            "rate(1 minute)",
+            "worker-starter",
+            {"kinds": ["ingest", "compaction", "export"]},
+        ),
         "batcher-rule": ("rate(1 minute)", "batcher-create-jobs", {}),
         "garbage-collector-rule": (
             "rate(15 minutes)",
@@ -54,13 +56,15 @@ def test_every_schedule_calls_its_function_as_often_as_its_property_says(everyth
     }
     rarely = synthesised(
         {
-            "sleeper.optional.stacks": "GarbageCollectorStack,CompactionStack",
+            "sleeper.optional.stacks": "GarbageCollectorStack,CompactionStack,BulkExportStack",
             "sleeper.gc.period.minutes": "60",
             "sleeper.compaction.task.creation.period.minutes": "10",
         }
     )
     assert schedule_of(rarely, "garbage-collector-rule")[0] == "rate(60 minutes)"
-    assert schedule_of(rarely, "compaction-rule")[0] == "rate(10 minutes)"
+    expected = ("rate(10 minutes)", "worker-starter", {"kinds": ["compaction"]})
+    assert schedule_of(rarely, "workers-10-rule") == expected
+    assert schedule_of(rarely, "workers-1-rule")[2] == {"kinds": ["export"]}
     permissions = {
         (each.stack, each.properties["SourceArn"]["Fn::GetAtt"][0]): each.properties
         for each in everything.resources("AWS::Lambda::Permission")

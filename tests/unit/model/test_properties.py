@@ -164,10 +164,14 @@ class TestKnownProperties:
         ours = {known.name for known in BY_NAME.values() if known.since == "ours"}
 
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
+            "sleeper.alarms.look.period.minutes",
+            "sleeper.alarms.topic.arn",
             "sleeper.bulk.import.environment",
             "sleeper.bulk.import.local.spark.master",
             "sleeper.clock.skew.max.minutes",
             "sleeper.deploy.alarm.message.age.minutes",
+            "sleeper.deploy.deletion.protection",
+            "sleeper.deploy.old.versions.days",
             "sleeper.deploy.permissions.boundary",
             "sleeper.deploy.table.metrics.period.minutes",
             "sleeper.fargate.public.ip",

@@ -54,7 +54,7 @@ def task_family(names: DeployedNames, kind: KindSpec) -> str:
 def add_workers(
     stack: Stack, settings: DeploymentSettings, kind: KindSpec, grants: Iterable[Grant]
 ) -> None:
-    """Add a kind of workers, and have the starter look now and then whether to start some.
+    """Add a kind of workers, which the starter of WorkersStack starts.
 
     Args:
         stack: Where.
@@ -64,7 +64,7 @@ def add_workers(
     """
     assert kind.task is not None, "its workers run on Fargate"
     names, properties, name = settings.names, settings.properties, kind.name
-    size, minutes = task_size(properties, kind.task), task_period_minutes(properties, kind.task)
+    size = task_size(properties, kind.task)
     logs = add_logs(stack, settings, name)
     task = add_role(stack, names.named(f"{name}-{TASK}"), "ecs-tasks", grants)
     execution = add_role(
@@ -88,8 +88,6 @@ def add_workers(
         execution_role_arn=execution.role_arn,
         container_definitions=[_container(settings, name, logs.ref)],
     )
-    event = {"kinds": [name]}
-    add_schedule(stack, settings, f"{name}-rule", function=STARTER, minutes=minutes, event=event)
 
 
 def _container(
@@ -183,7 +181,29 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
         reserved=1,  # two at once would start twice as many
     )
     add_function(stack, settings, starter)
+    _add_schedules(stack, settings)
     return stack
+
+
+def _add_schedules(stack: Stack, settings: DeploymentSettings) -> None:
+    """Have the starter called for the kinds of workers that are looked at together.
+
+    A call for two kinds costs hardly more than one for one.
+    """
+    by_minutes: dict[int, list[str]] = {}
+    for kind in TASK_KINDS:
+        if kind.task is not None and kind.stack in settings.stacks:
+            minutes = task_period_minutes(settings.properties, kind.task)
+            by_minutes.setdefault(minutes, []).append(kind.name)
+    for minutes, kinds in by_minutes.items():
+        add_schedule(
+            stack,
+            settings,
+            f"{CLUSTER}-{minutes}-rule",
+            function=STARTER,
+            minutes=minutes,
+            event={"kinds": kinds},
+        )
 
 
 def _grants(settings: DeploymentSettings) -> Iterator[Grant]:

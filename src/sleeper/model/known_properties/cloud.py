@@ -291,7 +291,7 @@ class LambdaProperties:
         "batch.table.lambdas.timeout.seconds", "60", LAMBDA_TIMEOUT, "Time for that."
     )
     starter_memory_mb: int = setting(
-        "task.runner.memory.mb", "1024", _LAMBDA_MB, "Memory of the function that starts tasks."
+        "task.runner.memory.mb", "512", _LAMBDA_MB, "Memory of the function that starts tasks."
     )
     starter_timeout_s: int = setting(
         "task.runner.timeout.seconds", "900", LAMBDA_TIMEOUT, "Time for starting tasks."
@@ -321,7 +321,7 @@ class LambdaProperties:
         "ingest.batcher.submitter.memory.mb", "1024", _LAMBDA_MB, "Memory for taking submissions."
     )
     batcher_memory_mb: int = setting(
-        "ingest.batcher.job.creation.memory.mb", "1024", _LAMBDA_MB, "Memory for making batches."
+        "ingest.batcher.job.creation.memory.mb", "512", _LAMBDA_MB, "Memory for making batches."
     )
     batcher_timeout_s: int = setting(
         "ingest.batcher.job.creation.timeout.seconds",
