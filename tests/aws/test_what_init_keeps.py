@@ -10,6 +10,7 @@ import boto3
 import pytest
 
 import sleeper
+from sleeper.errors import PropertiesInvalid
 from sleeper.instance.instance import removal_of
 from tests.contracts.s3_server import REGION
 from tests.contracts.servers.aws_sets import aws_set
@@ -83,3 +84,14 @@ def test_what_properties_leave_out_is_not_kept(aws_set, url):
     assert "Status" not in client("s3").get_bucket_versioning(Bucket=config)
     log = f"sleeper-{url.removeprefix('aws://')}-transaction-log"
     client("dynamodb").delete_table(TableName=log)
+
+
+@pytest.mark.usefixtures("aws_set")
+def test_init_refuses_what_stacks_alone_obey(url):
+    """Given a key of the user's, then nothing is made that would not be encrypted by it."""
+    key = "arn:aws:kms:us-east-1:123456789012:key/abc"
+
+    with pytest.raises(PropertiesInvalid, match="sleeper deploy aws"):
+        sleeper.create_instance(url, properties={"sleeper.kms.key.arn": key})
+
+    assert resources_of(url) == []

@@ -50,7 +50,7 @@ class Grant:
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
-    conditions: Mapping[str, Mapping[str, str]] | None = None
+    conditions: Mapping[str, Mapping[str, str | list[str]]] | None = None
 
 
 def read_bucket(names: DeployedNames, *buckets: str) -> tuple[Grant, ...]:
@@ -186,6 +186,26 @@ def call_functions(names: DeployedNames) -> tuple[Grant, ...]:
         Grant(("lambda:InvokeFunction",), (functions,)),
         Grant(_of("events", ("DescribeRule", "DisableRule", "EnableRule")), (rules,)),
     )
+
+
+_ENCRYPTED: Final = ("dynamodb", "s3", "sqs")
+
+
+def use_key(grants: Iterable[Grant], key: str) -> tuple[Grant, ...]:
+    """Allow to use the key that encrypts what grants are on, by these services alone.
+
+    Args:
+        grants: What is allowed beside.
+        key: The ARN of the key.
+    """
+    region, account = key.split(":")[3:5]
+    names = DeployedNames("", account, region)
+    used = {action.partition(":")[0] for grant in grants for action in grant.actions}
+    through = [f"{each}.{names.region}.{names.domain}" for each in _ENCRYPTED if each in used]
+    if not through:
+        return ()
+    when = {"StringEquals": {"kms:ViaService": through}}
+    return (Grant(("kms:Decrypt", "kms:GenerateDataKey"), (key,), when),)
 
 
 def _of(service: str, actions: Iterable[str]) -> tuple[str, ...]:

@@ -111,6 +111,7 @@ def setting_failures(
     yield from _size_failures(readable, chosen)
     yield from platform_failures(readable, chosen)
     yield from _contradictions(readable, chosen)
+    yield from _safekeeping_failures(readable, region)
     if StackName.EMR_SERVERLESS in chosen and region not in EMR_SERVERLESS_REGIONS:
         yield (
             known.REGION,
@@ -243,6 +244,28 @@ def _contradictions(
             ),
         )
     yield from _lease_failures(properties)
+
+
+def _safekeeping_failures(properties: InstanceProperties, region: str) -> Iterator[tuple[str, str]]:
+    """Yield a key of another region, and logs of the access to buckets that go into these."""
+    key, logs = properties.cloud.key_arn, properties.cloud.access_logs_bucket
+    if key is not None and key.split(":")[3] != region:
+        yield (
+            "sleeper.kms.key.arn",
+            (
+                f"sleeper.kms.key.arn is a key in {key.split(':')[3]}, but the instance is in "
+                f"{region}: set it to the ARN of a key in {region}."
+            ),
+        )
+    given = properties.values.get(_ID, "").strip().lower().replace(".", "-")
+    if logs is not None and logs.startswith(f"sleeper-{given}-"):
+        yield (
+            "sleeper.access.logs.bucket",
+            (
+                f"sleeper.access.logs.bucket is {logs}, which the instance makes for itself: each "
+                "log would be logged again. Set it to a bucket of yours in the same region."
+            ),
+        )
 
 
 def _lease_failures(properties: InstanceProperties) -> Iterator[tuple[str, str]]:

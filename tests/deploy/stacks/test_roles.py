@@ -68,6 +68,23 @@ def test_every_statement_names_its_resources(deployed):
                 assert is_named(resource, deployed.settings), (name, resource)
 
 
+def test_a_role_uses_the_key_for_what_it_reads_and_by_these_services_alone(deployed):
+    """Given a key, whoever may read or write a service's data may use the key through it."""
+    key, region = deployed.settings.properties.cloud.key_arn, deployed.settings.names.region
+
+    for name, document in documents(deployed):
+        used, through = set[str](), set[str]()
+        for each in document["Statement"]:
+            services = {action.partition(":")[0] for action in listed(each["Action"])}
+            used |= services & {"s3", "dynamodb", "sqs"}
+            by = each.get("Condition", {}).get("StringEquals", {}).get("kms:ViaService", [])
+            if by:
+                assert each["Resource"] == key, name
+                assert set(each["Action"]) == {"kms:Decrypt", "kms:GenerateDataKey"}, name
+                through |= {one.removesuffix(f".{region}.amazonaws.com") for one in listed(by)}
+        assert through == (used if key else set()), name
+
+
 def is_named(arn, settings):
     """Whether an ARN is that of the instance's, of its images or network, or of input files."""
     sources = settings.properties.cloud.source_buckets or ()
@@ -76,6 +93,7 @@ def is_named(arn, settings):
     repositories = [settings.repository(image) for image in ("worker", "spark")]
     return (
         settings.names.prefix in arn
+        or arn == cloud.key_arn
         or any(arn.startswith(f"arn:aws:s3:::{bucket}") for bucket in sources)
         or any(arn.endswith(f":{each}") for each in network)
         or any(arn.endswith(f":repository/{each}") for each in repositories)

@@ -191,6 +191,25 @@ def test_sizes_of_tasks_are_those_of_fargate(cpu, memory_mb, told):
     assert (found is None) if told is None else told in found
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        (
+            "sleeper.kms.key.arn",
+            "arn:aws:kms:us-east-1:123456789012:key/abc",
+            "us-east-1.*eu-west-2",
+        ),
+        ("sleeper.kms.key.arn", "alias/mine", "ARN of a key of KMS"),
+        ("sleeper.access.logs.bucket", "sleeper-demo-config-123456789012", "logged again"),
+        ("sleeper.access.logs.bucket", "Not A Bucket", "name of a bucket"),
+    ],
+)
+def test_a_key_is_of_the_region_and_access_is_logged_elsewhere(name, value, told):
+    """What AWS would refuse in the middle of a deployment is told before."""
+    with pytest.raises(PropertiesInvalid, match=told):
+        settings_of({"sleeper.optional.stacks": "QueryStack", name: value})
+
+
 def test_a_function_never_takes_longer_than_the_lease_of_its_messages():
     """AWS refuses such a function; by default the committer's lease is the shorter."""
     settings = settings_of({"sleeper.optional.stacks": "QueryStack"})

@@ -39,6 +39,11 @@ DEPLOYMENTS = {
         "sleeper.gc.table.batch.size": "10",
     },
 }
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0a1b2c3d-1111-2222-3333-444455556666"
+DEPLOYMENTS["all, with the longest names"] |= {
+    "sleeper.kms.key.arn": KEY,
+    "sleeper.access.logs.bucket": f"logs-{'x' * 58}",
+}
 TEMPLATE_BYTES_MAX = 51_200
 BY_THE_HOUR = {
     "AWS::DynamoDB::GlobalTable",
@@ -190,8 +195,13 @@ def test_what_a_stack_names_is_made_by_some_stack(deployed):
         assert [each for each in lost if all_chosen or not others.fullmatch(each)] == [], kind
 
 
+def key_of(deployed):
+    """The user's key; None without one."""
+    return deployed.settings.properties.cloud.key_arn
+
+
 def test_every_queue_has_dead_letters_and_is_encrypted_and_closed(deployed):
-    """Encrypted by SQS; requests without TLS are denied."""
+    """Encrypted by SQS, or by the user's key; requests without TLS are denied."""
     queues = deployed.resources("AWS::SQS::Queue")
     policies = {
         (policy.stack, ref["Ref"]): policy.properties["PolicyDocument"]["Statement"]
@@ -207,7 +217,9 @@ def test_every_queue_has_dead_letters_and_is_encrypted_and_closed(deployed):
     assert len(queues) >= 20
     for queue in queues:
         key = (queue.stack, queue.id)
-        assert queue.properties["SqsManagedSseEnabled"] is True, queue.name
+        assert queue.properties.get("KmsMasterKeyId") == key_of(deployed), queue.name
+        by_sqs = queue.properties.get("SqsManagedSseEnabled", False)
+        assert by_sqs is (key_of(deployed) is None), queue.name
         assert ("RedrivePolicy" in queue.properties) is (key not in dead), queue.name
         (statement,) = policies[key]
         assert (statement["Effect"], statement["Action"]) == ("Deny", "sqs:*")
@@ -225,11 +237,37 @@ def test_every_bucket_is_encrypted_and_closed(deployed):
     assert {each.name for each in buckets} == set(deployed.settings.names.buckets.buckets)
     for bucket in buckets:
         (rule,) = bucket.properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-        assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "AES256"}
+        own = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key_of(deployed)}
+        by = rule["ServerSideEncryptionByDefault"]
+        assert by == (own if key_of(deployed) else {"SSEAlgorithm": "AES256"})
+        assert rule.get("BucketKeyEnabled", False) is bool(key_of(deployed))
+        logs_bucket = deployed.settings.properties.cloud.access_logs_bucket
+        logging = bucket.properties.get("LoggingConfiguration")
+        wanted = {"DestinationBucketName": logs_bucket, "LogFilePrefix": f"{bucket.name}/"}
+        assert logging == (wanted if logs_bucket else None)
         assert set(bucket.properties["PublicAccessBlockConfiguration"].values()) == {True}
         (statement,) = policies[bucket.id]
         assert (statement["Effect"], statement["Action"]) == ("Deny", "s3:*")
         assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_the_users_key_encrypts_all_that_is_stored(deployed):
+    """Tables, alarms, logs and disks of tasks; without a key, Amazon's own encrypt them."""
+    key = key_of(deployed)
+
+    for table in deployed.resources("AWS::DynamoDB::Table"):
+        own = {"KMSMasterKeyId": key, "SSEEnabled": True, "SSEType": "KMS"}
+        assert table.properties.get("SSESpecification") == (own if key else None)
+    for topic in deployed.resources("AWS::SNS::Topic"):
+        assert topic.properties.get("KmsMasterKeyId") == key
+    for group in deployed.resources("AWS::Logs::LogGroup"):
+        assert group.properties.get("KmsKeyId") == key
+    for cluster in deployed.resources("AWS::ECS::Cluster"):
+        storage = {"FargateEphemeralStorageKmsKeyId": key}
+        disks = {"ManagedStorageConfiguration": storage} if key else None
+        assert cluster.properties.get("Configuration") == disks
+    if key is not None:
+        assert deployed.resources("AWS::KMS::Key") == []
 
 
 def test_data_and_logs_stay_unless_the_properties_say_otherwise(deployed):

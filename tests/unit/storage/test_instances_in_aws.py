@@ -127,6 +127,7 @@ def test_a_server_without_versions_is_emptied_of_objects(s3):
 
 def test_old_versions_that_may_not_be_kept_are_an_error(s3):
     """Given credentials that may not set it, then the message names the permission."""
+    s3.add_response("get_bucket_versioning", {})
     s3.add_client_error("put_bucket_lifecycle_configuration", "AccessDenied")
 
     with pytest.raises(StorageFailed, match=r"s3:.*PutBucketVersioning"):

@@ -124,6 +124,33 @@ BUGS = (
         tests=("tests/deploy/stacks/test_as_init.py",),
     ),
     Bug(
+        name="key-by-any-service",
+        breaks="Who may use a queue may decrypt objects that are taken from a bucket.",
+        module="deploy/grants.py",
+        right="for each in _ENCRYPTED if each in used]",
+        wrong="for each in _ENCRYPTED]",
+        tests=("tests/deploy/stacks/test_roles.py",),
+    ),
+    Bug(
+        name="dead-letters-without-the-key",
+        breaks="Dead letters are encrypted by Amazon's key where the user's is wanted.",
+        module="deploy/stacks/parts.py",
+        right=(
+            "        encryption=encryption,\n"
+            "        encryption_master_key=key,\n"
+            "        enforce_ssl=True,\n"
+            "        retention_period=Duration.seconds(RETENTION_S),\n"
+            "    )\n"
+        ),
+        wrong=(
+            "        encryption=sqs.QueueEncryption.SQS_MANAGED,\n"
+            "        enforce_ssl=True,\n"
+            "        retention_period=Duration.seconds(RETENTION_S),\n"
+            "    )\n"
+        ),
+        tests=("tests/deploy/stacks/test_templates.py",),
+    ),
+    Bug(
         name="old-versions-stay",
         breaks="A bucket with old versions cannot be removed: its objects are deleted, not they.",
         module="storage/aws/deployment/buckets.py",

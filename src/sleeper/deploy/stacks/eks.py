@@ -16,7 +16,7 @@ from sleeper.deploy.grants import Grant
 from sleeper.deploy.platforms import state_machine_arn
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.bulk_import import add_starter, job_grants
-from sleeper.deploy.stacks.parts import new_stack, statement
+from sleeper.deploy.stacks.parts import new_stack, statement, with_key
 from sleeper.model.jobs.platforms import EKS
 from sleeper.spark.submit.eks import NAME as ACCOUNT
 from sleeper.spark.submit.eks import Manifests, StateMachine
@@ -72,7 +72,7 @@ def add_eks_role(
         role_name=name,
         assume_role_policy_document=iam.PolicyDocument(statements=[trust]),
         managed_policy_arns=[f"arn:{stack.partition}:iam::aws:policy/{each}" for each in managed],
-        policies=_inline(grants),
+        policies=_inline(stack, grants),
     )
 
 
@@ -109,7 +109,7 @@ def add_job_role(
         name,
         role_name=settings.names.named(name),
         assume_role_policy_document=trust,
-        policies=_inline(job_grants(settings)),
+        policies=_inline(stack, job_grants(settings)),
     )
 
 
@@ -149,8 +149,8 @@ def add_entry(
     )
 
 
-def _inline(grants: Iterable[Grant]) -> list[iam.CfnRole.PolicyProperty] | None:
-    statements = [*map(statement, grants)]
+def _inline(stack: Stack, grants: Iterable[Grant]) -> list[iam.CfnRole.PolicyProperty] | None:
+    statements = [*map(statement, with_key(stack, grants))]
     if not statements:
         return None
     document = iam.PolicyDocument(statements=statements)

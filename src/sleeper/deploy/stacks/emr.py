@@ -47,7 +47,8 @@ def add_emr_access(stack: Stack, settings: DeploymentSettings, platform: Platfor
         platform: Whose they are.
     """
     names = settings.names
-    key = settings.properties.clusters.ebs_key_arn or _add_key(stack, settings, platform)
+    given = settings.properties.clusters.ebs_key_arn or settings.properties.cloud.key_arn
+    key = given or _add_key(stack, settings, platform)
     use_key = (
         Grant(_FOR_DISKS, (key,)),
         Grant(("kms:CreateGrant",), (key,), {"Bool": {"kms:GrantIsForAWSResource": "true"}}),

@@ -20,12 +20,13 @@ from aws_cdk import (
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as functions
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
-from sleeper.deploy.grants import Grant
+from sleeper.deploy.grants import Grant, use_key
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.failures import count_errors
 from sleeper.model.jobs.messages import QueueSettings
@@ -37,6 +38,10 @@ from sleeper.storage.aws.jobs.sqs_messages import whole_seconds
 
 AddStack = Callable[[App, DeploymentSettings], Stack]
 """Adds a stack to an app."""
+
+_KEY: Final = "sleeper.kms.key.arn"
+_ACCESS_LOGS: Final = "sleeper.access.logs.bucket"
+"""Properties that all parts of a stack find in its context, if they are set."""
 
 _OWNED: Final = ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue")
 """Types of resources whose tag says that they are the instance's, as `sleeper init` tags them."""
@@ -71,8 +76,33 @@ def new_stack(app: App, settings: DeploymentSettings, kind: StackName, descripti
             OWNER_TAG: owner_tag_value(names.url),  # by which a deployment knows its stacks
         },
     )
+    for name, value in ((_KEY, cloud.key_arn), (_ACCESS_LOGS, cloud.access_logs_bucket)):
+        if value is not None:
+            stack.node.set_context(name, value)
     Tags.of(stack).add(OWNER_TAG, owner_tag_value(names.url), include_resource_types=list(_OWNED))
     return stack
+
+
+# ---------------------------------------------------------------- keys
+#
+# The user's key of KMS, if there is one. What has none is encrypted by Amazon's own.
+
+
+def key_arn(stack: Stack) -> str | None:
+    """Return the ARN of the user's key; None without one."""
+    found: str | None = stack.node.try_get_context(_KEY)
+    return found
+
+
+def _key(stack: Stack, name: str) -> kms.IKey | None:
+    arn = key_arn(stack)
+    return None if arn is None else kms.Key.from_key_arn(stack, f"{name}-key", arn)
+
+
+def with_key(stack: Stack, grants: Iterable[Grant]) -> list[Grant]:
+    """Return grants with the use of the user's key, where they are on what it encrypts."""
+    given, arn = [*grants], key_arn(stack)
+    return given if arn is None else [*given, *use_key(given, arn)]
 
 
 # ---------------------------------------------------------------- buckets
@@ -105,11 +135,14 @@ def add_bucket(
                 expired_object_delete_marker=True,
             )
         )
-    s3.Bucket(
+    key = _key(stack, bucket)
+    made = s3.Bucket(
         stack,
         bucket,
         bucket_name=bucket,
-        encryption=s3.BucketEncryption.S3_MANAGED,
+        encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+        encryption_key=key,
+        bucket_key_enabled=True if key else None,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         enforce_ssl=True,
@@ -117,6 +150,11 @@ def add_bucket(
         lifecycle_rules=rules,
         removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,
     )
+    logs_bucket, resource = stack.node.try_get_context(_ACCESS_LOGS), made.node.default_child
+    if logs_bucket is not None and isinstance(resource, s3.CfnBucket):
+        resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
+            destination_bucket_name=logs_bucket, log_file_prefix=f"{bucket}/"
+        )
 
 
 # ---------------------------------------------------------------- dynamo tables
@@ -133,7 +171,7 @@ _KINDS: Final = {
 def add_table(
     stack: Stack, name: str, table: DynamoTable, *, retain: bool, recovers: bool, protects: bool
 ) -> None:
-    """Add a table that is paid by the request. DynamoDB encrypts it by a key of its own.
+    """Add a table that is paid by the request.
 
     Args:
         stack: Where.
@@ -143,6 +181,7 @@ def add_table(
         recovers: Whether it can be restored to any second of the last 35 days.
         protects: Whether DynamoDB refuses to delete it, until that is switched off.
     """
+    key = _key(stack, name)
     made = dynamodb.Table(
         stack,
         name,
@@ -153,6 +192,8 @@ def add_table(
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
             point_in_time_recovery_enabled=recovers
         ),
+        encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if key else None,
+        encryption_key=key,
         deletion_protection=protects,
         removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,
     )
@@ -176,19 +217,22 @@ def _keys(key: Keys) -> dict[str, dynamodb.Attribute]:
 def add_queue(stack: Stack, names: SqsNames, settings: QueueSettings) -> None:
     """Add a queue and that of its dead letters.
 
-    Both are encrypted by SQS, and take requests over TLS only.
+    Both are encrypted, and take requests over TLS only.
 
     Args:
         stack: Where.
         names: Its name and that of the other.
         settings: How it delivers.
     """
+    key = _key(stack, names.queue)
+    encryption = sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED
     dead = sqs.Queue(
         stack,
         names.dead,
         queue_name=names.dead,
         fifo=settings.fifo or None,
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        encryption=encryption,
+        encryption_master_key=key,
         enforce_ssl=True,
         retention_period=Duration.seconds(RETENTION_S),
     )
@@ -197,7 +241,8 @@ def add_queue(stack: Stack, names: SqsNames, settings: QueueSettings) -> None:
         names.queue,
         queue_name=names.queue,
         fifo=settings.fifo or None,
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        encryption=encryption,
+        encryption_master_key=key,
         enforce_ssl=True,
         retention_period=Duration.seconds(RETENTION_S),
         visibility_timeout=Duration.seconds(whole_seconds(settings.visibility_s)),
@@ -233,7 +278,9 @@ def add_role(stack: Stack, name: str, service: str, grants: Iterable[Grant]) -> 
         f"{name}-role",
         role_name=name,
         assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com"),
-        inline_policies={"access": iam.PolicyDocument(statements=[*map(statement, grants)])},
+        inline_policies={
+            "access": iam.PolicyDocument(statements=[*map(statement, with_key(stack, grants))])
+        },
     )
 
 
@@ -251,7 +298,7 @@ def add_policy(stack: Stack, name: str, description: str, grants: Iterable[Grant
         f"{name}-policy",
         managed_policy_name=name,
         description=description,
-        statements=[*map(statement, grants)],
+        statements=[*map(statement, with_key(stack, grants))],
     )
 
 
@@ -269,6 +316,7 @@ def add_logs(stack: Stack, settings: DeploymentSettings, what: str) -> logs.CfnL
     group = logs.CfnLogGroup(
         stack,
         f"{what}-logs",
+        kms_key_id=key_arn(stack),
         retention_in_days=None if cloud.log_days < 0 else cloud.log_days,
     )
     group.apply_removal_policy(

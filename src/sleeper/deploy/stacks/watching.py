@@ -297,8 +297,8 @@ def _add_topic(stack: Stack, settings: DeploymentSettings) -> str:
 def _add_own_topic(stack: Stack, settings: DeploymentSettings) -> str:
     """Add the topic of alarms and rules; return its ARN.
 
-    It is not encrypted by a key: alarms cannot use Amazon's own, and one of yours costs by the
-    month. A message says the name of an alarm, or which task or job run failed, and no data.
+    It is encrypted by the user's key, if there is one: alarms cannot use Amazon's own. A message
+    says the name of an alarm, or which task or job run failed, and no data.
     """
     names = settings.names
     topic = sns.CfnTopic(
@@ -306,6 +306,7 @@ def _add_own_topic(stack: Stack, settings: DeploymentSettings) -> str:
         "topic",
         topic_name=names.named(TOPIC),
         display_name=f"Sleeper {names.instance_id}",
+        kms_master_key_id=settings.properties.cloud.key_arn,
     )
     publish = {"Action": "sns:Publish", "Resource": topic.ref}
     sns.CfnTopicPolicy(

@@ -117,6 +117,16 @@ def _container(
     )
 
 
+def _disks(key: str | None) -> ecs.CfnCluster.ClusterConfigurationProperty | None:
+    """Return by which key disks of tasks are encrypted; None for Amazon's own."""
+    if key is None:
+        return None
+    storage = ecs.CfnCluster.ManagedStorageConfigurationProperty(
+        fargate_ephemeral_storage_kms_key_id=key
+    )
+    return ecs.CfnCluster.ClusterConfigurationProperty(managed_storage_configuration=storage)
+
+
 def _pull_image(settings: DeploymentSettings) -> tuple[Grant, ...]:
     actions = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
     repository = settings.names.arn("ecr", f"repository/{settings.repository('worker')}")
@@ -138,6 +148,7 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
         "cluster",
         cluster_name=names.named(CLUSTER),
         capacity_providers=["FARGATE", "FARGATE_SPOT"],
+        configuration=_disks(properties.cloud.key_arn),
         cluster_settings=[
             ecs.CfnCluster.ClusterSettingsProperty(name="containerInsights", value="disabled")
         ],

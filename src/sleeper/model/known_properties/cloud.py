@@ -7,6 +7,7 @@ from typing import Final
 
 from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
+    KEY_ARN,
     LAMBDA_TIMEOUT,
     LOG_DAYS,
     NOT_NEGATIVE,
@@ -36,9 +37,8 @@ _VPC: Final = matching("vpc-[0-9a-f]{8,17}", "the id of a VPC, such as vpc-0a1b2
 _SUBNETS: Final = list_of(
     matching("subnet-[0-9a-f]{8,17}", ""), "a list of ids of subnets, such as subnet-0a1b2c3d"
 )
-_BUCKETS: Final = list_of(
-    matching("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", ""), "a list of names of buckets"
-)
+_BUCKET: Final = matching("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of a bucket")
+_BUCKETS: Final = list_of(_BUCKET, "a list of names of buckets")
 _REPOSITORIES: Final = matching(
     "[a-z0-9]+(?:[._/-][a-z0-9]+)*", "the beginning of names of repositories in ECR"
 )
@@ -133,6 +133,21 @@ class CloudProperties:
         None,
         _BOUNDARY,
         "Policy that limits what any role of the deployment can do.",
+        since="ours",
+    )
+    key_arn: str | None = setting(
+        "kms.key.arn",
+        None,
+        KEY_ARN,
+        "Your key of KMS, which encrypts what a deployment stores: buckets, tables in DynamoDB, "
+        "queues, alarms, logs, and disks of tasks. Amazon's own keys do, if none is set.",
+        since="ours",
+    )
+    access_logs_bucket: str | None = setting(
+        "access.logs.bucket",
+        None,
+        _BUCKET,
+        "Your bucket, to which S3 writes who reads and writes the instance's buckets.",
         since="ours",
     )
     recovers_index: bool = setting(

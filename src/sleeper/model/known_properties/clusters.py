@@ -8,6 +8,7 @@ from typing import Final
 from sleeper.model.known_properties.cloud import ARCHITECTURE
 from sleeper.model.known_properties.value_kinds import (
     BOOLEAN,
+    KEY_ARN,
     LIST,
     POSITIVE,
     TEXT,
@@ -21,7 +22,6 @@ from sleeper.model.known_properties.value_kinds import (
 _CLUSTER_SIZE: Final = whole(0, 2_000, "a whole number from 0 to 2000")
 _CORES: Final = matching("(1|2|4|8|16) ?v[Cc][Pp][Uu]", "a number of processors, such as 4vCPU")
 _GIGABYTES: Final = matching("[1-9][0-9]* ?GB", "a number of gigabytes, such as 18GB")
-_KEY: Final = matching("arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/.+", "the ARN of a key of KMS")
 _GROUPS: Final = list_of(
     matching("sg-[0-9a-f]{8,17}", ""), "a list of ids of security groups, such as sg-0a1b2c3d"
 )
@@ -118,8 +118,9 @@ class ClusterProperties:
     ebs_key_arn: str | None = setting(
         "bulk.import.emr.ebs.encryption.key.arn",
         None,
-        _KEY,
-        "Key of KMS for the disks of EMR's machines; one is made if none is set.",
+        KEY_ARN,
+        "Key of KMS for the disks of EMR's machines; sleeper.kms.key.arn, or one that is made, if "
+        "none is set.",
     )
     persistent_release: str = setting(
         "bulk.import.persistent.emr.release.label",

@@ -307,6 +307,7 @@ JAVA_ITERATOR = Kind(
     _refused,
 )
 BOOLEAN = Kind("true or false", _boolean)
+KEY_ARN = matching("arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/.+", "the ARN of a key of KMS")
 INTEGER = whole(-(2**31), 2**31 - 1, "a whole number")
 POSITIVE = whole(1, 2**31 - 1, "a whole number from 1 to 2147483647")
 NOT_NEGATIVE = whole(0, 2**31 - 1, "a whole number from 0 to 2147483647")

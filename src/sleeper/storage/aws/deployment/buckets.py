@@ -22,8 +22,8 @@ _OF_OTHERS: Final = ("BucketAlreadyExists",)
 _DENIED: Final = ("AccessDenied", "AllAccessDisabled", "403")
 _PERMISSION: Final = (
     "s3:CreateBucket, DeleteBucket, ListBucket, ListBucketVersions, DeleteObject, "
-    "DeleteObjectVersion, GetBucketTagging, PutBucketTagging, PutBucketVersioning and "
-    "PutLifecycleConfiguration"
+    "DeleteObjectVersion, GetBucketTagging, PutBucketTagging, GetBucketVersioning, "
+    "PutBucketVersioning and PutLifecycleConfiguration"
 )
 _DEFAULT_REGION: Final = "us-east-1"
 _LACKING: Final = ("NotImplemented", "MethodNotAllowed", "VersioningNotConfigured", "501", "405")
@@ -96,6 +96,8 @@ class InstanceBuckets:
     def keep_old_versions(self, bucket: str, days: int) -> None:
         """Have a bucket keep objects that are replaced or deleted, for some days.
 
+        One that does already stays as it is.
+
         A server that cannot do that is told in the log.
 
         Raises:
@@ -117,6 +119,8 @@ class InstanceBuckets:
             },
         ]
         try:
+            if self._client.get_bucket_versioning(Bucket=bucket).get("Status") == "Enabled":
+                return
             self._client.put_bucket_lifecycle_configuration(
                 Bucket=bucket, LifecycleConfiguration={"Rules": rules}
             )

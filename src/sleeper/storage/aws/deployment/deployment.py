@@ -107,10 +107,19 @@ class Deployment:
 
         Raises:
             AlreadyExists: a bucket belongs to somebody else.
-            PropertiesInvalid: a queue belongs to another instance.
+            PropertiesInvalid: a queue belongs to another instance, or properties want what stacks
+                alone make.
             StorageFailed: something cannot be made.
         """
         buckets = self._buckets()
+        if keeping.by_stacks and not self.has_config_bucket():
+            raise PropertiesInvalid(
+                {
+                    name: f"{name} is obeyed by `sleeper deploy aws` alone, and this makes an "
+                    "instance without stacks: deploy it, or leave the property out."
+                    for name in keeping.by_stacks
+                }
+            )
         for bucket in self.names.buckets:  # before anything is made
             buckets.check(bucket)
         jobs = AwsJobStores(

@@ -27,11 +27,13 @@ class Keeping:
             deleted; 0 for none.
         recovered: Tables that can be restored to any second of the last 35 days.
         protected: Tables that DynamoDB refuses to delete, until that is switched off.
+        by_stacks: Properties that were set, and that stacks alone obey.
     """
 
     old_days: int
     recovered: tuple[DynamoTable, ...]
     protected: tuple[DynamoTable, ...]
+    by_stacks: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, cloud: CloudProperties) -> Self:
@@ -47,6 +49,14 @@ class Keeping:
             old_days=cloud.old_versions_days,
             recovered=tuple(each for tables, recovers in wanted if recovers for each in tables),
             protected=(*INDEX_TABLES, *STATE_TABLES, *REVISION_TABLES) if protects else (),
+            by_stacks=tuple(
+                name
+                for name, given in (
+                    ("sleeper.kms.key.arn", cloud.key_arn),
+                    ("sleeper.access.logs.bucket", cloud.access_logs_bucket),
+                )
+                if given is not None
+            ),
         )
 
     def days_in(self, bucket: str, names: InstanceNames) -> int:
