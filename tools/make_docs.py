@@ -7,12 +7,13 @@
 The CLI's page comes from its commands, that of REST from its routes (rest_page.py), those of
 properties and Spark's options from their definitions, that of Python from docstrings
 (python_page.py), the contracts and servers from what pytest collects (contract_runs.py), the tests
-named in docs/rules from the tests (rules.py), the costs of a deployment and the policies in
-docs/deploy/aws.md from templates (cost_page.py, policy_page.py), the requests in docs/buckets.md
-from what their tests expect (request_counts.py), that of scripts in docs/from-upstream.md from the
-answers of the command line, the tables in docs/performance.md from figures that were kept
-(speed_tables.py), the test runs from figures that were kept (run_figures.py), and the outputs in
-README.md and docs/guide from running what stands above them (shown_runs.py).
+named in docs/rules from the tests (rules.py), the costs of a deployment, its rights and the
+policies in docs/deploy/aws.md from templates (cost_page.py, rights_page.py, policy_page.py), the
+requests in docs/buckets.md from what their tests expect (request_counts.py), that of scripts in
+docs/from-upstream.md from the answers of the command line, the tables in docs/performance.md from
+figures that were kept (speed_tables.py), the test runs from figures that were kept
+(run_figures.py), and the outputs in README.md and docs/guide from running what stands above them
+(shown_runs.py).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from policy_page import policies_page
 from python_page import python_page
 from request_counts import buckets_page
 from rest_page import rest_page
+from rights_page import rights_page
 from run_figures import test_runs_page
 from shown_runs import ROOT, RunFailed, run_page
 from speed_tables import performance_page
@@ -121,6 +123,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
     yield ROOT / "docs/deploy/costs.md", lambda _: f"{GENERATED}{costs_page()}"
     yield ROOT / "docs/deploy/aws.md", policies_page
+    yield ROOT / "docs/deploy/rights.md", lambda _: f"{GENERATED}{rights_page()}"
     yield ROOT / "README.md", run_page
     yield ROOT / "docs/operating/verify.md", run_page
     for path in sorted((ROOT / "docs/guide").rglob("*.md")):

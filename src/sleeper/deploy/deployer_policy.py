@@ -317,7 +317,7 @@ TYPES: Final[Mapping[str, TypeRights]] = {
         _of(
             "s3",
             "CreateBucket DeleteBucket Get*Configuration GetBucket* ListBucket* "
-            "ListTagsForResource PutBucketObjectLockConfiguration PutBucketOwnershipControls "
+            "ListTagsForResource PutBucketLogging PutBucketOwnershipControls "
             "PutBucketPublicAccessBlock PutBucketTagging PutBucketVersioning "
             "PutEncryptionConfiguration PutLifecycleConfiguration TagResource UntagResource",
         ),
@@ -545,7 +545,7 @@ def _option_rights(
 
 def _keys(value: Any, name: str = "") -> Iterator[Any]:
     """Yield the values of properties that name a key of KMS, at any depth."""
-    if "kms" in name.lower() and "key" in name.lower() and not isinstance(value, bool):
+    if "kms" in name.lower() and "key" in name.lower() and isinstance(value, str | Mapping):
         yield value
     elif isinstance(value, Mapping):
         for inner, each in value.items():

@@ -46,11 +46,13 @@ class Grant:
         actions: What is allowed, such as `s3:GetObject`.
         resources: On what.
         conditions: When, as policies of IAM say it; None for always.
+        denies: Whether it forbids that instead, whatever other statements allow.
     """
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: Mapping[str, Mapping[str, str | list[str]]] | None = None
+    denies: bool = False
 
 
 def read_bucket(names: DeployedNames, *buckets: str) -> tuple[Grant, ...]:
@@ -114,6 +116,13 @@ def read_states(names: DeployedNames) -> tuple[Grant, ...]:
     )
 
 
+def read_files_beside_tables(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to read files that somebody put into the bucket of tables, but no rows of tables."""
+    bucket, _ = names.bucket_arns(names.buckets.data_bucket)
+    rows = Grant(("s3:GetObject",), (f"{bucket}/*/data/partition_*",), denies=True)
+    return (*read_bucket(names, names.buckets.data_bucket), rows)
+
+
 def write_tables(names: DeployedNames) -> tuple[Grant, ...]:
     """Allow to open the instance, and to add, change and delete the rows of all tables."""
     return (
@@ -126,7 +135,7 @@ def write_tables(names: DeployedNames) -> tuple[Grant, ...]:
 def look_for_work(names: DeployedNames) -> tuple[Grant, ...]:
     """Allow to see whether tables have changed, and to note how far that was seen."""
     notes = f"{names.bucket_arns(names.buckets.config_bucket)[0]}/services/notes/*"
-    return (*read_tables(names), Grant(("s3:PutObject",), (notes,)))
+    return (*read_states(names), Grant(("s3:PutObject",), (notes,)))
 
 
 def track(names: DeployedNames, *kinds: JobKind) -> tuple[Grant, ...]:

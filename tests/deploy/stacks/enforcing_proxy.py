@@ -46,14 +46,19 @@ class EnforcingProxy(CountingProxy):
         self.RequestHandlerClass = _Enforcer
         self.account = account
         self.allowed: Sequence[tuple[str, str]] | None = None
+        self.forbidden: Sequence[tuple[str, str]] = ()
         self.denied: list[Asked] = []
 
     def allows(self, asked: Asked) -> bool:
         """Whether the role allows an action."""
-        return self.allowed is None or any(
-            fnmatchcase(asked.action, action) and fnmatchcase(asked.arn, arn)
-            for action, arn in self.allowed
-        )
+
+        def is_among(rights: Sequence[tuple[str, str]]) -> bool:
+            return any(
+                fnmatchcase(asked.action, action) and fnmatchcase(asked.arn, arn)
+                for action, arn in rights
+            )
+
+        return self.allowed is None or (is_among(self.allowed) and not is_among(self.forbidden))
 
 
 class _Enforcer(_Forwarder):

@@ -44,7 +44,6 @@ UNUSED_OPTIONS = {
     },
     "AWS::ECS::Cluster": {
         "ServiceConnectDefaults": ["ecs:PutAccountSetting*"],
-        "Configuration": ["kms:DescribeKey"],
     },
     "AWS::EKS::Addon": {"PodIdentityAssociations": ["eks:*PodIdentityAssociation", "iam:*"]},
     "AWS::EKS::Cluster": {
@@ -92,11 +91,10 @@ UNUSED_OPTIONS = {
         "CorsConfiguration": ["s3:*BucketC[oO][rR][sS]"],
         "IntelligentTieringConfigurations": ["s3:*IntelligentTieringConfiguration"],
         "InventoryConfigurations": ["s3:*InventoryConfiguration"],
-        "LoggingConfiguration": ["s3:PutBucketLogging"],
         "MetadataTableConfiguration": ["s3:*Metadata*Configuration", "s3tables:*"],
         "MetricsConfigurations": ["s3:*MetricsConfiguration"],
         "NotificationConfiguration": ["s3:PutBucketNotification"],
-        "ObjectLockConfiguration": ["s3:PutObjectLockConfiguration"],
+        "ObjectLockConfiguration": ["s3:Put*ObjectLockConfiguration"],
         "ReplicationConfiguration": ["s3:*Replication*", "iam:PassRole"],
         "WebsiteConfiguration": ["s3:*BucketWebsite"],
     },
@@ -270,6 +268,11 @@ def test_options_of_a_resource_need_more(kind, properties, expected):
 
     assert [each["Resource"] for each in found] == [[resource]]
     assert not allows(of("AWS::IAM::Role"), action)
+
+
+def test_numbers_beside_a_key_are_no_keys():
+    """Given how long SQS uses a data key again, then no key is granted for it."""
+    assert not allows(of("AWS::SQS::Queue", KmsDataKeyReusePeriodSeconds=300), "kms:Decrypt")
 
 
 def test_a_role_is_passed_to_the_services_that_take_it_alone(default):

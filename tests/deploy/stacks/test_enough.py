@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
 import boto3
 import pytest
@@ -33,8 +36,15 @@ __all__ = ["s3_credentials", "s3_server"]
 ACCOUNT = "000000000000"
 STACKS = (
     "IngestStack,IngestBatcherStack,QueryStack,BulkExportStack,CompactionStack,"
-    "GarbageCollectorStack,PartitionSplittingStack,TableMetricsStack"
+    "GarbageCollectorStack,PartitionSplittingStack,TableMetricsStack,EmrBulkImportStack"
 )
+
+OPERATIONS = (
+    ("split", "partition-splitter", "FindPartitionsToSplitQ.fifo"),
+    ("collect", "garbage-collector", "GCJobQ.fifo"),
+    ("measure", "table-metrics", "MetricsJobQ.fifo"),
+)
+"""The operations on tables, their functions and their queues."""
 
 
 class World:
@@ -58,7 +68,8 @@ class World:
         self.deployed.made = synthesise(settings, folder / "assembly")
         self.names = settings.names
         instance_tables(self.id, REGION, pause=lambda _: None, new_id=lambda: "x").make(*ALL_TABLES)
-        for queue in ("GCJobQ.fifo", "FindPartitionsToSplitQ.fifo", "MetricsJobQ.fifo"):
+        queues = ("GCJobQ.fifo", "FindPartitionsToSplitQ.fifo", "MetricsJobQ.fifo")
+        for queue in (*queues, *(each.replace("Q.fifo", "DLQ.fifo") for each in queues)):
             self.client("sqs").create_queue(
                 QueueName=self.names.prefix + queue, Attributes={"FifoQueue": "true"}
             )
@@ -77,20 +88,24 @@ class World:
         return f"s3://{self.source}/{key}"
 
     @contextmanager
-    def role(self, name, *, denied=()):
+    def role(self, name, *, denied=(), opens=True):
         """Open the instance anew, and let it do what a role allows; else fail in the end."""
-        allowed = [
-            (action, resource)
-            for owner, statement in statements(self.deployed)
-            if owner == self.names.named(name)
-            for action in listed(statement["Action"])
-            for resource in listed(statement["Resource"])
-            if isinstance(resource, str)
-        ]
-        assert allowed, name
-        self.proxy.allowed, self.proxy.denied = allowed, []
+        rights = {
+            effect: [
+                (action, resource)
+                for owner, statement in statements(self.deployed)
+                if owner == self.names.named(name) and statement["Effect"] == effect
+                for action in listed(statement["Action"])
+                for resource in listed(statement["Resource"])
+                if isinstance(resource, str)
+            ]
+            for effect in ("Allow", "Deny")
+        }
+        assert rights["Allow"], name
+        self.proxy.allowed, self.proxy.forbidden = rights["Allow"], rights["Deny"]
+        self.proxy.denied = []
         try:
-            yield sleeper.connect(self.instance.url)
+            yield sleeper.connect(self.instance.url) if opens else None
         finally:
             self.proxy.allowed = None
         refused = {each for each in self.proxy.denied if each.action not in denied}
@@ -187,14 +202,72 @@ def test_functions_run_queries_and_commits_and_batches(world):
     assert world.instance.jobs.job(job).state is JobState.FINISHED
 
 
-@pytest.mark.parametrize(
-    ("operation", "function", "queue"),
-    [
-        ("split", "partition-splitter", "FindPartitionsToSplitQ.fifo"),
-        ("collect", "garbage-collector", "GCJobQ.fifo"),
-        ("measure", "table-metrics", "MetricsJobQ.fifo"),
-    ],
-)
+def test_files_beside_tables_are_submitted_and_rows_of_tables_are_not(world):
+    """Given files in the bucket of tables, then the batcher sees those that are no table's."""
+    bucket = world.names.buckets.data_bucket
+    path = world.uploaded(70).partition("s3://")[2]
+    for key in ("uploads/june.parquet", "0a1b2c3d/data/partition_root/june.parquet"):
+        world.client("s3").copy_object(Bucket=bucket, Key=key, CopySource=path)
+        world.instance.jobs.submit_files("numbers", [f"s3://{bucket}/{key}"])
+
+    with world.role("batcher-submit", denied={"s3:GetObject"}):
+        event = world.messages(world.names.queue(QueueName.BATCHER))
+        handlers.submit_to_batcher(event, Context())
+        (refused,) = {each.arn for each in world.proxy.denied}
+    assert refused.endswith("/0a1b2c3d/data/partition_root/june.parquet")
+    waiting = [each.path for each in world.instance.jobs.stores.batcher.pending()]
+    assert [each for each in waiting if bucket in each] == [f"s3://{bucket}/uploads/june.parquet"]
+    world.instance.jobs.stores.batcher.delete_expired(datetime.max.replace(tzinfo=UTC))
+
+
+def test_a_driver_is_started_for_a_bulk_import(world, environment):
+    """Given a job for EMR, then its starter asks for a cluster, and reads no row."""
+    environment.setenv("SLEEPER_QUEUE", QueueName.BULK_IMPORT_EMR)
+    environment.setenv("AWS_DEFAULT_REGION", REGION)  # Lambda sets it
+    world.instance.set_properties(
+        {
+            "sleeper.bulk.import.emr.role.name": "emr",
+            "sleeper.bulk.import.emr.ec2.role.name": "machines",
+            "sleeper.bulk.import.environment": "s3://jars/environment",
+            "sleeper.subnets": "subnet-0a1b2c3d",
+        }
+    )
+    job = {"id": "june", "tableName": "numbers", "files": [world.uploaded(80)]}
+    world.instance.jobs.send_message(QueueName.BULK_IMPORT_EMR, json.dumps(job))
+
+    with world.role("bulk-import-emr-starter"):
+        event = world.messages(world.names.queue(QueueName.BULK_IMPORT_EMR))
+        answer = handlers.start_bulk_imports(event, Context())
+
+    assert answer == {"batchItemFailures": []}
+    assert world.instance.jobs.job("june").state is JobState.ACCEPTED
+
+
+def test_queues_are_watched(world, environment):
+    """`queue-watch` counts messages of queues, and reads metrics; it opens no instance."""
+    function = world.deployed.resource("AWS::Lambda::Function", "queue-watch").properties
+    for name, value in function["Environment"]["Variables"].items():
+        environment.setenv(name, value)
+    url = world.client("sqs").get_queue_url(QueueName=world.names.queue(QueueName.QUERY))
+    environment.setenv("SLEEPER_QUEUES_URL", url["QueueUrl"].rpartition("/")[0])
+
+    with world.role("queue-watch", opens=False):
+        found = handlers.watch_queues({}, Context())
+
+    assert found["deadLetters"] == {}
+
+
+def test_every_function_is_run_with_its_role(world):
+    """Given the functions of all stacks here, then each is in one of these tests."""
+    here = Path(__file__).read_text()
+    named = {each.name for each in world.deployed.resources("AWS::Lambda::Function")}
+    of_operations = {f"{each}-trigger" for _, each, _ in OPERATIONS} | {f for _, f, _ in OPERATIONS}
+    run = {each for each in named if f'role("{each.removeprefix(world.names.prefix)}"' in here}
+
+    assert {each.removeprefix(world.names.prefix) for each in named - run} == of_operations
+
+
+@pytest.mark.parametrize(("operation", "function", "queue"), OPERATIONS)
 def test_operations_on_tables_are_triggered_and_run(world, environment, operation, function, queue):
     """A trigger sends a message for the table, and the function runs the operation."""
     named = world.names.prefix + queue

@@ -60,7 +60,6 @@ def test_no_statement_allows_every_action(deployed):
 def test_every_statement_names_its_resources(deployed):
     """`*` only where AWS knows no resource; and none of another instance's."""
     for name, statement in statements(deployed):
-        assert statement["Effect"] == "Allow"
         for resource in listed(statement["Resource"]):
             if resource == "*" or str(resource).endswith(":cluster/*"):
                 assert set(listed(statement["Action"])) <= set(WITHOUT_RESOURCE), name
@@ -114,15 +113,17 @@ def test_policies_are_as_short_as_aws_wants_them(deployed):
 
 
 def allowed(deployed, name, action, arn):
-    """Whether a role or a policy for users allows an action on a resource."""
-    return any(
-        fnmatchcase(action, each) and fnmatchcase(arn, resource)
+    """Whether a role or a policy for users allows an action on a resource, and does not deny it."""
+    effects = {
+        statement["Effect"]
         for owner, statement in statements(deployed)
         if owner == deployed.settings.names.named(name)
         for each in listed(statement["Action"])
         for resource in listed(statement["Resource"])
         if isinstance(resource, str)
-    )
+        if fnmatchcase(action, each) and fnmatchcase(arn, resource)
+    }
+    return effects == {"Allow"}
 
 
 def those_allowed(deployed, arn, *actions):
@@ -160,6 +161,37 @@ def test_few_may_write_to_each_bucket(synthesised):
     assert writers(buckets.query_results_bucket) == {"admin", "query"}
     assert writers(buckets.bulk_export_bucket) == {"admin", "export-task"}
     assert writers(buckets.bulk_import_bucket) - clusters == {"admin"}
+
+
+def test_few_may_read_rows(synthesised):
+    """Given all stacks, then who reads rows is listed here: what looks for work reads states alone."""
+    deployed = synthesised(ALL)
+    names = deployed.settings.names
+    data = names.bucket_arns(names.buckets.data_bucket)[0]
+
+    def readers(key):
+        return those_allowed(deployed, f"{data}/{key}", "s3:GetObject")
+
+    of_rows = readers("0a1b2c3d/data/partition_root/0a1b.parquet")
+    of_states = readers("0a1b2c3d/statestore/snapshots/newest")
+    assert of_rows == {
+        "admin",
+        "bulk-import-eks-jobs",
+        "bulk-import-emr-machines",
+        "bulk-import-emr-serverless",
+        "bulk-import-persistent-emr-machines",
+        "committer",
+        "compaction-task",
+        "export-task",
+        "garbage-collector",
+        "ingest-direct",
+        "ingest-task",
+        "partition-splitter",
+        "query",
+    }
+    starters = {f"bulk-import-{each}-starter" for each in ("eks", "emr", "emr-serverless")}
+    assert {"table-metrics", "table-metrics-trigger", "worker-starter", *starters} <= of_states
+    assert "batcher-submit" in readers("uploads/june.parquet") - of_rows
 
 
 def test_notes_are_all_that_functions_write_beside_the_properties(synthesised):

@@ -182,4 +182,20 @@ BUGS = (
         wrong="    if StackName.BATCHER not in chosen and wanted not in (None, *chosen):\n",
         tests=("tests/deploy/stacks/test_settings.py",),
     ),
+    Bug(
+        name="lookers-read-rows",
+        breaks="What looks for work may read the rows of all tables.",
+        module="deploy/grants.py",
+        right='    return (*read_states(names), Grant(("s3:PutObject",), (notes,)))\n',
+        wrong='    return (*read_tables(names), Grant(("s3:PutObject",), (notes,)))\n',
+        tests=("tests/deploy/stacks/test_roles.py",),
+    ),
+    Bug(
+        name="batcher-reads-rows",
+        breaks="The batcher may read the rows of tables with the files beside them.",
+        module="deploy/stacks/parts.py",
+        right="        effect=iam.Effect.DENY if grant.denies else iam.Effect.ALLOW,\n",
+        wrong="        effect=iam.Effect.ALLOW,\n",
+        tests=("tests/deploy/stacks/test_roles.py",),
+    ),
 )

@@ -9,9 +9,9 @@ from aws_cdk import Stack
 from sleeper.deploy.grants import (
     Grant,
     consume,
-    open_instance,
+    read_files_beside_tables,
     read_sources,
-    read_tables,
+    read_states,
     track,
     write_bucket,
     write_tables,
@@ -61,8 +61,8 @@ def add_starter(
             memory_mb=settings.memory_mb(lambdas.import_memory_mb),
             timeout_s=_TIMEOUT_S,
             grants=(
-                *open_instance(names),
-                *read_tables(names),
+                *read_states(names),
+                *read_files_beside_tables(names),
                 *track(names, JobKind.INGEST),
                 *consume(names, queue),
                 *write_bucket(names, names.buckets.bulk_import_bucket),

@@ -65,7 +65,7 @@ def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
         grants=(
             *grants.open_instance(names),
             *grants.read_sources(names, properties.cloud.source_buckets or ()),
-            *grants.read_bucket(names, names.buckets.data_bucket),
+            *grants.read_files_beside_tables(names),
             *grants.batch(names),
             *grants.track(names, JobKind.INGEST),
             *grants.consume(names, QueueName.BATCHER),

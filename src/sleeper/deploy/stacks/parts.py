@@ -258,6 +258,7 @@ def add_queue(stack: Stack, names: SqsNames, settings: QueueSettings) -> None:
 def statement(grant: Grant) -> iam.PolicyStatement:
     """Return the statement of a policy that says what a grant says."""
     return iam.PolicyStatement(
+        effect=iam.Effect.DENY if grant.denies else iam.Effect.ALLOW,
         actions=list(grant.actions),
         resources=list(grant.resources),
         conditions=None if grant.conditions is None else dict(grant.conditions),

@@ -12,7 +12,7 @@ from sleeper.deploy.grants import (
     Grant,
     consume_from,
     look_for_work,
-    read_tables,
+    read_states,
     send_to,
     write_tables,
 )
@@ -151,7 +151,7 @@ def add_metrics_stack(app: App, settings: DeploymentSettings) -> Stack:
         batch=lambdas.metrics_tables,
         reserved=reserved,
         at_once=at_once,
-        grants=read_tables(settings.names),
+        grants=read_states(settings.names),
     )
     _add_operation(stack, settings, TABLE_OPERATIONS[StackName.METRICS], spec)
     return stack
