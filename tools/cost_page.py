@@ -22,6 +22,10 @@ SETTINGS = {
 }
 
 
+DAY = costs.Day(files=100, file_gb=1, keys=10_000)
+"""The day that the page counts."""
+
+
 def costs_page() -> str:
     """The page, from templates of an instance with default properties."""
     templates = default_templates()
@@ -32,6 +36,14 @@ def costs_page() -> str:
     total = sum(each.dollars for each in (*resources, *schedules, *polling))
     polls = costs.POLLS_A_MINUTE
     dashboard = costs.MONTHLY["AWS::CloudWatch::Dashboard"]
+    day = costs.day_costs(templates, DAY, dollars_of_a_million())
+    whole_gb = DAY.files * DAY.file_gb
+    spent = sum(each.dollars for each in day)
+    stored = whole_gb * costs.GIGABYTE_MONTH["S3"]
+    kinds = ("ingest", "compaction")
+    numbers = {each: costs.tasks_most(templates, each) for each in kinds}
+    most = sum(numbers[each] * costs.task_hour(templates, each) for each in kinds)
+    caps = " and ".join(f"{n} tasks of {each}" for each, n in numbers.items())
     query = 1000 * 4 * costs.LAMBDA_GB_SECOND["x86_64"]
     x86 = costs.FARGATE_VCPU_HOUR["x86_64"], costs.FARGATE_GB_HOUR["x86_64"]
     arm = costs.FARGATE_VCPU_HOUR["arm64"], costs.FARGATE_GB_HOUR["arm64"]
@@ -64,6 +76,27 @@ ${costs.CUSTOM_METRIC:.2f} a month for each of five metrics of a table that chan
 
 What lies there: ${costs.GIGABYTE_MONTH["S3"] * 1000:.0f} a month for a terabyte in S3, and
 ${costs.GIGABYTE_MONTH["DynamoDB"] * 1000:.0f} in DynamoDB.
+
+## A working day
+
+{DAY.files} files of {DAY.file_gb:g} GB are ingested by jobs of the queue, each its own job, their
+rows are compacted, and {DAY.keys:,} keys are looked up: **${spent:.2f} for the day**, beside what
+idles, and ${stored:.2f} a month for as long as the {whole_gb:,.0f} GB lie in S3.
+
+| | number | of | $ a day |
+|---|---|---|---|
+{lines(day)}
+
+Assumed: a worker takes {costs.SECONDS_A_GB} s to read, sort or merge, and write a gigabyte, and is
+paid for {costs.START_S} s before and {costs.IDLE_S} s after its jobs; a request reads or writes
+8 MB. Compactions write {costs.REWRITTEN} times what was ingested, as
+[measured](../performance.md). Rows of few bytes, or many leaves, take longer.
+
+The most that workers can cost is ${most:.2f} an hour: {caps}.
+`sleeper.ingest.max.concurrent.tasks` and its like change that. With
+`sleeper.budget.usd.per.month` a budget tells you of costs, and with
+`sleeper.alarms.running.tasks` an alarm of many tasks ([alarms](../operating/alarms.md)); neither
+stops anything.
 
 ## In use
 
@@ -109,3 +142,11 @@ def operations() -> str:
     found = re.search(r"^\| operation \|.*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, "docs/aws.md has no table of operations"
     return found[0]
+
+
+def dollars_of_a_million() -> dict[str, float]:
+    """What a million of each operation costs, with a log in DynamoDB, which is the default."""
+    rows = [line.strip("| ").split(" | ") for line in operations().splitlines()]
+    head = [each.strip("`") for each in rows[0]]
+    column = head.index("DynamoDBTransactionLog")
+    return {row[0]: float(row[column]) for row in rows[2:]}

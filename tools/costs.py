@@ -36,7 +36,11 @@ DOLLARS: Final = {
 LAMBDA_GB_SECOND: Final = {"x86_64": 16.6667e-6, "arm64": 13.3334e-6}
 """For a gigabyte of a function's memory, for a second, by processor."""
 
-MONTHLY: Final = {"AWS::CloudWatch::Alarm": 0.10, "AWS::CloudWatch::Dashboard": 3.00}
+MONTHLY: Final = {
+    "AWS::Budgets::Budget": 0.60,  # two in an account are free
+    "AWS::CloudWatch::Alarm": 0.10,
+    "AWS::CloudWatch::Dashboard": 3.00,
+}
 """For a resource that is there, a month."""
 
 CUSTOM_METRIC: Final = 0.30
@@ -213,3 +217,118 @@ def _minutes(expression: str) -> int:
 
 def _resources(templates: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     return (each for template in templates for each in template["Resources"].values())
+
+
+# ---------------------------------------------------------------- a working day
+
+SECONDS_A_GB: Final = 60
+"""How long a worker takes to read, sort or merge, and write a gigabyte: assumed."""
+START_S: Final = 30
+"""For how long a task is paid before it works: assumed, for pulling its image."""
+IDLE_S: Final = 60
+"""How long a worker waits for another job before it ends."""
+REWRITTEN: Final = 2.4
+"""Gigabytes that compactions write for each that was ingested: docs/performance.md, a day."""
+_REQUEST_GB: Final = 8 / 1024
+"""What is read or written by one request to S3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """What is done in a day.
+
+    Attributes:
+        files: Files that are ingested, each a job.
+        file_gb: How large each is.
+        keys: Keys that are looked up.
+    """
+
+    files: int
+    file_gb: float
+    keys: int
+
+
+def task_hour(templates: Iterable[Mapping[str, Any]], kind: str) -> float:
+    """Return what a task of a kind costs for an hour.
+
+    Raises:
+        BadRequest: there is no such task.
+    """
+    for each in _resources(templates):
+        properties = each.get("Properties", {})
+        if each["Type"] == "AWS::ECS::TaskDefinition" and properties["Family"].endswith(f"-{kind}"):
+            processor = str(properties["RuntimePlatform"]["CpuArchitecture"]).lower()
+            return (
+                int(properties["Cpu"]) / 1024 * FARGATE_VCPU_HOUR[processor]
+                + int(properties["Memory"]) / 1024 * FARGATE_GB_HOUR[processor]
+            )
+    raise BadRequest(f"there is no task of {kind}")
+
+
+def tasks_most(templates: Iterable[Mapping[str, Any]], kind: str) -> int:
+    """Return how many tasks of a kind there are at once, at most.
+
+    Raises:
+        BadRequest: no function starts some.
+    """
+    name = f"SLEEPER_WORKERS_MAX_{kind.upper()}"
+    for each in _resources(templates):
+        variables = each.get("Properties", {}).get("Environment", {}).get("Variables", {})
+        if each["Type"] == "AWS::Lambda::Function" and name in variables:
+            return int(variables[name])
+    raise BadRequest(f"no function starts tasks of {kind}")
+
+
+def day_costs(
+    templates: Iterable[Mapping[str, Any]], day: Day, million: Mapping[str, float]
+) -> list[CostLine]:
+    """Return a line for each part of a day's work.
+
+    Args:
+        templates: The templates, which say how large tasks are and how many run at once.
+        day: What is done.
+        million: Dollars for a million of each operation on tables, by its name in docs/aws.md.
+    """
+    found = list(templates)
+    whole_gb = day.files * day.file_gb
+    written_gb = whole_gb * (1 + REWRITTEN)
+    requests = round(written_gb / _REQUEST_GB)
+    job = million["the same as a job: send it"] + million["the same as a job: run it"]
+    work = (("ingest", whole_gb), ("compaction", whole_gb * REWRITTEN))
+    return [
+        *(_work_cost(found, kind, day.files, gb) for kind, gb in work),
+        CostLine(
+            "requests that write data files",
+            requests,
+            "request to S3",
+            requests * DOLLARS["S3 write"],
+        ),
+        CostLine(
+            "requests that read data files",
+            requests,
+            "request to S3",
+            requests * DOLLARS["S3 read"],
+        ),
+        CostLine("jobs sent, run and committed", day.files, "requests", day.files * job / 1e6),
+        CostLine(
+            "keys looked up",
+            day.keys,
+            "requests",
+            day.keys * million["key that is there"] / 1e6,
+        ),
+    ]
+
+
+def _work_cost(
+    templates: list[Mapping[str, Any]], kind: str, jobs: int, gigabytes: float
+) -> CostLine:
+    tasks = min(jobs, tasks_most(templates, kind))
+    seconds = gigabytes * SECONDS_A_GB + tasks * (START_S + IDLE_S)
+    hour = task_hour(templates, kind)
+    minutes = round(seconds / 60)
+    return CostLine(
+        f"{kind} on {tasks} tasks, {gigabytes:.0f} GB",
+        minutes,
+        f"minute of a task, ${hour:.3f} an hour",
+        seconds / 3600 * hour,
+    )

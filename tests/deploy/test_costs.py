@@ -8,12 +8,18 @@ from sleeper.errors import BadRequest
 from sleeper.interfaces.lambdas import handlers
 from tools.costs import (
     DOLLARS,
+    FARGATE_GB_HOUR,
+    FARGATE_VCPU_HOUR,
     MONTH_MINUTES,
     MONTHLY,
     REQUESTS,
+    Day,
+    day_costs,
     polling_costs,
     resource_costs,
     schedule_costs,
+    task_hour,
+    tasks_most,
 )
 
 
@@ -134,3 +140,75 @@ def test_empty_queues_are_asked():
 def test_what_is_priced_is_a_handler(done):
     """Given the requests of a call, then there is the function that makes them."""
     assert callable(getattr(handlers, done.partition(" ")[0]))
+
+
+MILLION = {
+    "key that is there": 1.0,
+    "the same as a job: send it": 4.0,
+    "the same as a job: run it": 26.0,
+}
+
+
+def workers(most):
+    """Templates of two kinds of workers, of which so many run at once."""
+    return template(
+        *(
+            (
+                "AWS::ECS::TaskDefinition",
+                {
+                    "Family": f"sleeper-demo-{kind}",
+                    "Cpu": "2048",
+                    "Memory": "4096",
+                    "RuntimePlatform": {"CpuArchitecture": processor},
+                },
+            )
+            for kind, processor in (("ingest", "X86_64"), ("compaction", "ARM64"))
+        ),
+        (
+            "AWS::Lambda::Function",
+            {
+                "Environment": {
+                    "Variables": {
+                        "SLEEPER_WORKERS_MAX_INGEST": str(most),
+                        "SLEEPER_WORKERS_MAX_COMPACTION": str(most),
+                    }
+                }
+            },
+        ),
+    )
+
+
+def test_a_day_costs_what_its_tasks_and_requests_cost():
+    """Given 100 files of a gigabyte, then work is paid by the second, and each request once."""
+    ingest, compaction, writes, reads, jobs, keys = day_costs(
+        workers(10), Day(files=100, file_gb=1, keys=10_000), MILLION
+    )
+
+    x86 = 2 * FARGATE_VCPU_HOUR["x86_64"] + 4 * FARGATE_GB_HOUR["x86_64"]
+    arm = 2 * FARGATE_VCPU_HOUR["arm64"] + 4 * FARGATE_GB_HOUR["arm64"]
+    assert ingest.dollars == pytest.approx((100 * 60 + 10 * 90) / 3600 * x86)
+    assert compaction.dollars == pytest.approx((240 * 60 + 10 * 90) / 3600 * arm)
+    assert writes.count == reads.count == 340 * 128
+    assert writes.dollars == pytest.approx(340 * 128 * 5e-6)
+    assert jobs.dollars == pytest.approx(100 * 30e-6)
+    assert keys.dollars == pytest.approx(0.01)
+
+
+def test_fewer_tasks_at_once_cost_less_for_starting_and_as_much_for_working():
+    """Given one task at a time, then only what it costs to start and end tasks is less."""
+    day = Day(files=100, file_gb=1, keys=0)
+
+    (many, *_), (one, *_) = (day_costs(workers(most), day, MILLION) for most in (10, 1))
+
+    assert many.dollars - one.dollars == pytest.approx(
+        9 * 90 / 3600 * task_hour(workers(1), "ingest")
+    )
+    assert tasks_most(workers(7), "compaction") == 7
+
+
+def test_tasks_that_are_not_there_cannot_be_priced():
+    """Given no workers, then the page cannot be written."""
+    with pytest.raises(BadRequest, match="there is no task of export"):
+        task_hour(workers(1), "export")
+    with pytest.raises(BadRequest, match="no function starts tasks of export"):
+        tasks_most(workers(1), "export")

@@ -109,6 +109,35 @@ def test_the_longest_wait_of_all_queues_is_one_number(cloud, queues, ages, capsy
     }
 
 
+def test_tasks_are_counted_where_a_cluster_is_named(cloud, queues, capsys, monkeypatch):
+    """Given two tasks of a cluster, and one of another, then a metric has two."""
+    ecs = cloud.client("ecs")
+    for end in ("workers", "others"):
+        ecs.create_cluster(clusterName=f"{cloud.instance_id}-{end}")
+    ecs.register_task_definition(
+        family=cloud.instance_id,
+        requiresCompatibilities=["FARGATE"],
+        networkMode="awsvpc",
+        cpu="256",
+        memory="512",
+        containerDefinitions=[{"name": "worker", "image": "none"}],
+    )
+    network = {"awsvpcConfiguration": {"subnets": ["subnet-0a1b2c3d"]}}
+    for end, count in (("workers", 2), ("others", 1)):
+        ecs.run_task(
+            cluster=f"{cloud.instance_id}-{end}",
+            taskDefinition=cloud.instance_id,
+            count=count,
+            networkConfiguration=network,
+        )
+    monkeypatch.setenv("SLEEPER_CLUSTER", f"{cloud.instance_id}-workers")
+
+    handlers.watch_queues({}, Context())
+
+    (document,) = printed(capsys)
+    assert document["RunningTasks"] == 2
+
+
 def test_a_message_that_cloudwatch_does_not_know_yet_is_young(cloud, queues, capsys):
     """Given a message of this moment, then nothing is printed."""
     cloud.client("sqs").send_message(QueueUrl=queues["ingest"], MessageBody="1")

@@ -22,6 +22,13 @@ CLUSTER = f"arn:aws:ecs:{REGION}:{ACCOUNT}:cluster/sleeper-demo-workers"
 MACHINE = f"arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:sleeper-demo-bulk-import-eks"
 
 
+LIMITED = {
+    **ALL,
+    "sleeper.alarms.running.tasks": "15",
+    "sleeper.budget.usd.per.month": "50",
+}
+
+
 @pytest.fixture
 def everything(synthesised):
     """All stacks, with properties that nobody set."""
@@ -338,8 +345,47 @@ def test_alarms_are_sent_by_email_where_there_is_an_address(everything, synthesi
     assert found.properties["Protocol"] == "email"
 
 
-def test_every_alarm_and_every_rule_of_failures_has_its_line_in_the_runbook(everything):
+def test_an_alarm_of_many_tasks_is_there_where_a_property_says_how_many(everything, synthesised):
+    """Given a number, then more tasks than that raise an alarm, and a function counts them."""
+    limited = synthesised(LIMITED)
+    alarm = alarms(limited)["tasks-running"]
+    watcher = limited.resource("AWS::Lambda::Function", "queue-watch").properties
+    role = limited.resource("AWS::IAM::Role", "queue-watch").properties
+
+    assert (alarm["MetricName"], alarm["Threshold"]) == ("RunningTasks", 16)
+    assert alarm["Namespace"] == "Sleeper/demo"
+    assert watcher["Environment"]["Variables"]["SLEEPER_CLUSTER"] == "sleeper-demo-workers"
+    assert '"ecs:ListTasks"' in json.dumps(role["Policies"])
+    unlimited = everything.resource("AWS::Lambda::Function", "queue-watch").properties
+    assert "SLEEPER_CLUSTER" not in unlimited["Environment"]["Variables"]
+    assert "tasks-running" not in alarms(everything)
+
+
+def test_a_budget_counts_what_has_the_instances_tag(everything, synthesised):
+    """Given dollars a month, then the topic hears at 80 and 100 percent, and of the forecast."""
+    limited = synthesised(LIMITED)
+    (found,) = limited.resources("AWS::Budgets::Budget")
+    budget = found.properties["Budget"]
+    (topic,) = limited.resources("AWS::SNS::Topic")
+    (policy,) = limited.resources("AWS::SNS::TopicPolicy")
+    told = set()
+    for each in found.properties["NotificationsWithSubscribers"]:
+        (subscriber,) = each["Subscribers"]
+        assert subscriber == {"SubscriptionType": "SNS", "Address": {"Ref": topic.id}}
+        told.add((each["Notification"]["NotificationType"], each["Notification"]["Threshold"]))
+
+    assert everything.resources("AWS::Budgets::Budget") == []
+    assert budget["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
+    assert budget["CostFilters"] == {"TagKeyValue": ["user:sleeper.instance.url$aws://demo"]}
+    assert told == {("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100)}
+    assert "budgets.amazonaws.com" in json.dumps(policy.properties)
+    (unlimited,) = everything.resources("AWS::SNS::TopicPolicy")
+    assert "budgets.amazonaws.com" not in json.dumps(unlimited.properties)
+
+
+def test_every_alarm_and_every_rule_of_failures_has_its_line_in_the_runbook(synthesised):
     """Given the page, then each has a row, and no row is of one that is gone."""
+    limited = synthesised(LIMITED)
     rows = re.findall(r"^\| `([a-z-]+)` \|", RUNBOOK.read_text(), re.MULTILINE)
 
-    assert sorted(rows) == sorted({*alarms(everything), *failure_rules(everything)})
+    assert sorted(rows) == sorted({*alarms(limited), *failure_rules(limited), "budget"})

@@ -202,7 +202,7 @@ def test_sizes_processors_and_spot_are_those_of_the_properties(synthesised):
     assert found["SLEEPER_CAPACITY"] == "FARGATE_SPOT,FARGATE"
     assert found["SLEEPER_PUBLIC_IP"] == "ENABLED"
     assert found["SLEEPER_WORKERS_MAX_INGEST"] == "3"
-    assert found["SLEEPER_WORKERS_MAX_COMPACTION"] == "300"
+    assert found["SLEEPER_WORKERS_MAX_COMPACTION"] == "10"
     assert found["SLEEPER_SUBNETS"] == "subnet-0a1b2c3d,subnet-0a1b2c3e"
     assert found["SLEEPER_TASK_EXPORT"] == "sleeper-demo-export"
 

@@ -164,8 +164,11 @@ class TestKnownProperties:
         ours = {known.name for known in BY_NAME.values() if known.since == "ours"}
 
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
+            "sleeper.access.logs.bucket",
             "sleeper.alarms.look.period.minutes",
+            "sleeper.alarms.running.tasks",
             "sleeper.alarms.topic.arn",
+            "sleeper.budget.usd.per.month",
             "sleeper.bulk.import.environment",
             "sleeper.bulk.import.local.spark.master",
             "sleeper.clock.skew.max.minutes",
@@ -183,6 +186,7 @@ class TestKnownProperties:
             "sleeper.jobs.retry.first.seconds",
             "sleeper.jobs.retry.max.seconds",
             "sleeper.jobs.url",
+            "sleeper.kms.key.arn",
             "sleeper.lambda.cpu.architecture",
             "sleeper.properties.version",
             "sleeper.query.queue.visibility.timeout.seconds",

@@ -41,6 +41,22 @@ BUGS = (
         tests=_ALARMS,
     ),
     Bug(
+        name="budget-of-the-whole-account",
+        breaks="A budget counts what other programs of the account cost.",
+        module="deploy/stacks/watching.py",
+        right='cost_filters={"TagKeyValue": [f"user:{OWNER_TAG}${owner_tag_value(names.url)}"]},',
+        wrong="",
+        tests=_ALARMS,
+    ),
+    Bug(
+        name="tasks-cost-without-a-tag",
+        breaks="Workers have no tag, so a budget does not count them.",
+        module="storage/aws/ecs_tasks.py",
+        right='            "propagateTags": "TASK_DEFINITION",',
+        wrong="           ",
+        tests=("tests/unit/storage/aws/test_ecs_tasks.py",),
+    ),
+    Bug(
         name="metrics-of-nothing",
         breaks="Metrics are printed while nothing is wrong, and paid for.",
         module=_WATCH,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from aws_cdk import App, Stack
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 
@@ -21,7 +22,8 @@ from sleeper.deploy.stacks.workers import CLUSTER, STARTER
 from sleeper.model.jobs.kinds import KINDS, QUEUES, QueueName
 from sleeper.model.jobs.platforms import EKS, EMR, PERSISTENT_EMR
 from sleeper.model.stacks import StackName
-from sleeper.storage.aws.jobs.queue_watch import DEAD_LETTERS, OLDEST
+from sleeper.storage.aws.clients import OWNER_TAG, owner_tag_value
+from sleeper.storage.aws.jobs.queue_watch import DEAD_LETTERS, OLDEST, TASKS
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames
 
 # ---------------------------------------------------------------- what is watched
@@ -91,11 +93,15 @@ def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
     stack = new_stack(
         app, settings, StackName.ALARMS, "alarms of dead letters, delays and failures"
     )
+    cloud = settings.properties.cloud
     topic = _add_topic(stack, settings)
     _add_function_alarms(stack, settings, topic)
     _add_queue_alarms(stack, settings, topic)
     if settings.has_tasks:
         _add_task_rule(stack, settings)
+        _add_task_alarm(stack, settings, topic)
+    if cloud.budget_dollars is not None:
+        _add_budget(stack, settings, topic, cloud.budget_dollars)
     if settings.has(EMR.stack) or settings.has(PERSISTENT_EMR.stack):
         _add_emr_rule(stack, settings)
     if settings.has(EKS.stack):
@@ -141,6 +147,7 @@ def _add_queue_alarms(stack: Stack, settings: DeploymentSettings, topic: str) ->
         Grant(("sqs:GetQueueAttributes",), (names.queue_arn(f"{names.prefix}*"),)),
         # GetMetricData has no resource.
         Grant(("cloudwatch:GetMetricData",), ("*",)),
+        *([_count_tasks(settings)] if _watches_tasks(settings) else []),
     )
     watcher = FunctionSpec(
         name=WATCHER,
@@ -154,6 +161,7 @@ def _add_queue_alarms(stack: Stack, settings: DeploymentSettings, topic: str) ->
             "SLEEPER_QUEUES": ",".join(each.queue for each in queues),
             "SLEEPER_DEAD_LETTERS": ",".join(each.dead for each in queues),
             "SLEEPER_ALARMS_NAMESPACE": namespace(settings),
+            **({"SLEEPER_CLUSTER": names.named(CLUSTER)} if _watches_tasks(settings) else {}),
         },
     )
     add_function(stack, settings, watcher)
@@ -183,9 +191,75 @@ def _add_queue_alarms(stack: Stack, settings: DeploymentSettings, topic: str) ->
             metric_name=metric,
             statistic="Maximum",
             threshold=threshold,
-            period=min(_DAY_S, minutes * 120 + 300),  # two looks are in any such time
+            period=_look_period_s(settings),
             **_how(topic),
         )
+
+
+def _look_period_s(settings: DeploymentSettings) -> int:
+    """Return a time that has two looks, wherever it begins, so that an alarm does not end early."""
+    return min(_DAY_S, settings.properties.cloud.look_minutes * 120 + 300)
+
+
+def _watches_tasks(settings: DeploymentSettings) -> bool:
+    return settings.has_tasks and settings.properties.cloud.tasks_alarm is not None
+
+
+def _count_tasks(settings: DeploymentSettings) -> Grant:
+    # ListTasks has no resource but container instances, which Fargate has none of.
+    cluster = settings.names.arn("ecs", f"cluster/{settings.names.named(CLUSTER)}")
+    return Grant(("ecs:ListTasks",), ("*",), {"ArnEquals": {"ecs:cluster": cluster}})
+
+
+def _add_task_alarm(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
+    """Add the alarm of many workers at once, if a property says how many are many."""
+    most = settings.properties.cloud.tasks_alarm
+    if most is None:
+        return
+    name = settings.names.named("tasks-running")
+    cloudwatch.CfnAlarm(
+        stack,
+        name,
+        alarm_name=name,
+        alarm_description=f"More than {most} workers run on Fargate, and are paid by the second.",
+        namespace=namespace(settings),
+        metric_name=TASKS,
+        statistic="Maximum",
+        threshold=most + 1,
+        period=_look_period_s(settings),
+        **_how(topic),
+    )
+
+
+def _add_budget(stack: Stack, settings: DeploymentSettings, topic: str, dollars: int) -> None:
+    """Add a budget of all that has the instance's tag. It tells of costs, and stops nothing."""
+    names = settings.names
+    told = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+    budgets.CfnBudget(
+        stack,
+        "budget",
+        budget=budgets.CfnBudget.BudgetDataProperty(
+            budget_name=names.named("budget"),
+            budget_type="COST",
+            time_unit="MONTHLY",
+            budget_limit=budgets.CfnBudget.SpendProperty(amount=dollars, unit="USD"),
+            cost_filters={"TagKeyValue": [f"user:{OWNER_TAG}${owner_tag_value(names.url)}"]},
+        ),
+        notifications_with_subscribers=[
+            budgets.CfnBudget.NotificationWithSubscribersProperty(
+                notification=budgets.CfnBudget.NotificationProperty(
+                    notification_type=kind,
+                    comparison_operator="GREATER_THAN",
+                    threshold=percent,
+                    threshold_type="PERCENTAGE",
+                ),
+                subscribers=[
+                    budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic)
+                ],
+            )
+            for kind, percent in told
+        ],
+    )
 
 
 def _add_task_rule(stack: Stack, settings: DeploymentSettings) -> None:
@@ -330,6 +404,7 @@ def _add_own_topic(stack: Stack, settings: DeploymentSettings) -> str:
                         "ArnLike": {"aws:SourceArn": names.arn("events", f"rule/{names.prefix}*")}
                     },
                 },
+                *_from_budgets(settings, publish),
                 {
                     "Effect": "Deny",
                     "Principal": "*",
@@ -340,6 +415,20 @@ def _add_own_topic(stack: Stack, settings: DeploymentSettings) -> str:
         },
     )
     return str(topic.ref)
+
+
+def _from_budgets(settings: DeploymentSettings, publish: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the statement by which a budget may publish, if there is one."""
+    if settings.properties.cloud.budget_dollars is None:
+        return []
+    return [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "budgets.amazonaws.com"},
+            **publish,
+            "Condition": {"StringEquals": {"aws:SourceAccount": settings.names.account}},
+        }
+    ]
 
 
 # ---------------------------------------------------------------- dashboard

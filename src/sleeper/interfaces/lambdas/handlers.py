@@ -42,6 +42,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
@@ -56,7 +57,7 @@ from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, n
 from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
 from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, QueueName
 from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.jobs.queue_watch import QueueWatch, raise_failures
+from sleeper.storage.aws.jobs.queue_watch import QueueWatch, count_tasks, raise_failures
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.scheduled_operations import ask_for_operation, checked_operation
 
@@ -163,7 +164,8 @@ def watch_queues(event: Event, context: LambdaContext) -> dict[str, dict[str, fl
 
     The instance is not opened. SLEEPER_QUEUES and SLEEPER_DEAD_LETTERS are names of queues with
     commas between them, SLEEPER_QUEUES_URL is what their URLs begin with, and
-    SLEEPER_ALARMS_NAMESPACE is the namespace of the metrics.
+    SLEEPER_ALARMS_NAMESPACE is the namespace of the metrics. With SLEEPER_CLUSTER the tasks that
+    run there are counted too.
 
     Raises:
         BadRequest: a variable is missing.
@@ -177,6 +179,9 @@ def watch_queues(event: Event, context: LambdaContext) -> dict[str, dict[str, fl
         namespace=needed(environment, "SLEEPER_ALARMS_NAMESPACE"),
     )
     found = watch.look(aws_client("sqs"), aws_client("cloudwatch"), now)
+    cluster = environment.get("SLEEPER_CLUSTER")
+    if cluster:
+        found = replace(found, tasks=count_tasks(aws_client("ecs"), cluster))
     metrics = watch.metrics(found, now)
     if metrics is not None:
         sys.stdout.write(json.dumps(metrics) + "\n")

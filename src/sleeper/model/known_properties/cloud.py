@@ -128,6 +128,22 @@ class CloudProperties:
         "How often it is looked for dead letters and for messages that wait too long.",
         since="ours",
     )
+    tasks_alarm: int | None = setting(
+        "alarms.running.tasks",
+        None,
+        POSITIVE,
+        "More tasks of workers at once than this raise an alarm; none without it.",
+        since="ours",
+    )
+    budget_dollars: int | None = setting(
+        "budget.usd.per.month",
+        None,
+        POSITIVE,
+        "Dollars that the instance may cost in a month: where 80 or 100 percent of them are "
+        "spent, or are forecast to be, the topic of alarms hears. Nothing is stopped. Costs are "
+        "found by the tag sleeper.instance.url, which must be activated as a cost allocation tag.",
+        since="ours",
+    )
     boundary: str | None = setting(
         "deploy.permissions.boundary",
         None,

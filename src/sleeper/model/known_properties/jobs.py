@@ -91,7 +91,7 @@ class IngestQueueProperties:
     """Workers of ingest and bulk import jobs, and their queues."""
 
     workers_max: int = setting(
-        "ingest.max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most."
+        "ingest.max.concurrent.tasks", "10", POSITIVE, "Tasks at once, at most."
     )
     keepalive_s: int = setting(
         "ingest.keepalive.period.seconds",
@@ -139,7 +139,7 @@ class CompactionWorkerProperties:
         "How often an idle worker looks for jobs; more and more rarely while there are none.",
     )
     workers_max: int = setting(
-        "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
+        "compaction.max.concurrent.tasks", "10", POSITIVE, "Tasks at once, at most."
     )
     failures_max: int = setting(
         "compaction.task.max.consecutive.failures",
@@ -189,7 +189,7 @@ class ExportQueueProperties:
     """Workers of exports, and their queue."""
 
     workers_max: int = setting(
-        "bulk.export.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
+        "bulk.export.max.concurrent.tasks", "10", POSITIVE, "Tasks at once, at most."
     )
     results_days: int = setting(
         "bulk.export.results.bucket.expiry.days",

@@ -120,6 +120,7 @@ class EcsTasks:
             "capacityProviderStrategy": [{"capacityProvider": capacity, "weight": 1}],
             "networkConfiguration": {"awsvpcConfiguration": network},
             "clientToken": self._new_id(),
+            "propagateTags": "TASK_DEFINITION",  # a budget finds what an instance costs by its tag
         }
         if place.platform_version is not None:
             request["platformVersion"] = place.platform_version

@@ -138,7 +138,7 @@ class TestProperties:
     @pytest.mark.parametrize(
         ("kind", "most"),
         [
-            *(("ingest", 200), ("bulk-import", 200), ("compaction", 300), ("export", 300)),
+            *(("ingest", 10), ("bulk-import", 10), ("compaction", 10), ("export", 10)),
             *(("query", 1), ("batcher", 1), ("commit", 1)),
         ],
     )
@@ -153,7 +153,7 @@ class TestProperties:
         limits = {kind.name: workers_max(given, kind) for kind in KINDS}
 
         assert limits["export"] == 7
-        assert limits["compaction"] == 300
+        assert limits["compaction"] == 10
 
     @pytest.mark.parametrize(
         ("kind", "size"),

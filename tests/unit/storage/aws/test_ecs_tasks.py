@@ -55,6 +55,7 @@ def expect_run(ecs, count, capacity="FARGATE_SPOT", *, started=None, failures=()
                 }
             },
             "clientToken": "id",
+            "propagateTags": "TASK_DEFINITION",
             "platformVersion": "1.4.0",
         },
     )

@@ -18,6 +18,7 @@ from sleeper.storage.aws.clients import vendor_errors
 
 DEAD_LETTERS: Final = "DeadLetters"
 OLDEST: Final = "OldestMessageSeconds"
+TASKS: Final = "RunningTasks"
 """The metrics."""
 
 _VISIBLE: Final = "ApproximateNumberOfMessages"
@@ -34,11 +35,13 @@ class QueueFindings:
         oldest_s: For how long the oldest message of each queue has waited, in seconds; without
             queues where none waits.
         failures: Why queues could not be looked at.
+        tasks: How many workers run on Fargate; 0 where nobody asked.
     """
 
     dead: dict[str, int]
     oldest_s: dict[str, float]
     failures: tuple[str, ...]
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ class QueueWatch:
         return QueueFindings(dead, oldest, tuple(failures))
 
     def metrics(self, found: QueueFindings, now: datetime) -> dict[str, Any] | None:
-        """Return what is not 0 as a document of metrics: all dead letters, and the longest wait.
+        """Return what is not 0 as metrics: all dead letters, the longest wait, workers that run.
 
         Args:
             found: What was found.
@@ -96,6 +99,8 @@ class QueueWatch:
             figures[DEAD_LETTERS] = sum(found.dead.values())
         if found.oldest_s:
             figures[OLDEST] = max(found.oldest_s.values())
+        if found.tasks:
+            figures[TASKS] = found.tasks
         if not figures:
             return None
         declared = {
@@ -112,6 +117,17 @@ class QueueWatch:
     def _visible(self, sqs: Any, name: str) -> int:
         answer = sqs.get_queue_attributes(QueueUrl=f"{self.url}/{name}", AttributeNames=[_VISIBLE])
         return int(answer["Attributes"][_VISIBLE])
+
+
+def count_tasks(ecs: Any, cluster: str) -> int:
+    """Return how many tasks of a cluster run or start.
+
+    Args:
+        ecs: A client of ECS.
+        cluster: The cluster.
+    """
+    pages = ecs.get_paginator("list_tasks").paginate(cluster=cluster, desiredStatus="RUNNING")
+    return sum(len(page["taskArns"]) for page in pages)
 
 
 def raise_failures(found: QueueFindings) -> None:
