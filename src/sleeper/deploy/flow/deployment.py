@@ -11,6 +11,7 @@ from typing import Final
 from sleeper.deploy.flow.difference import NewTemplate, differences
 from sleeper.deploy.flow.preparation import Machine, Preparation
 from sleeper.deploy.flow.removal import stop_tasks
+from sleeper.deploy.flow.service_roles import make_ecs_role
 from sleeper.deploy.flow.smoke_job import SmokeJob
 from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
 from sleeper.deploy.platforms import changed_platforms
@@ -21,6 +22,7 @@ from sleeper.model.stacks import StackName
 logger = logging.getLogger(__name__)
 
 _BUCKET: Final = "AWS::S3::Bucket"
+_CLUSTER: Final = "AWS::ECS::Cluster"
 _LOG_GROUP: Final = "AWS::Logs::LogGroup"
 
 
@@ -82,6 +84,7 @@ def carry_out(
     preparation = plan.preparation
     with packages_made(preparation, report) as upload:
         if any(not each.is_empty and not each.is_removed for each in plan.changes):
+            _make_roles(plan, machine, report)
             _deploy(plan, report)
         for each in plan.changes:
             if each.is_removed:
@@ -108,12 +111,21 @@ def packages_made(
     return preparation.packages.made(report)
 
 
+def _make_roles(plan: DeploymentPlan, machine: Machine, report: Callable[[str], object]) -> None:
+    """Make what an account needs once, before its first cluster."""
+    if _makes(plan, _CLUSTER):
+        make_ecs_role(plan.preparation.settings.names.region, machine.rest, report)
+
+
+def _makes(plan: DeploymentPlan, kind: str) -> bool:
+    return any(
+        each.is_new and any(made.type == kind for made in each.resources) for each in plan.changes
+    )
+
+
 def _deploy(plan: DeploymentPlan, report: Callable[[str], object]) -> None:
     preparation = plan.preparation
-    makes_buckets = any(
-        each.is_new and any(made.type == _BUCKET for made in each.resources)
-        for each in plan.changes
-    )
+    makes_buckets = _makes(plan, _BUCKET)
     region = preparation.settings.names.region
     try:
         preparation.cdk.deploy(
