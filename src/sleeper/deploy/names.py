@@ -87,6 +87,11 @@ class DeployedNames:
         return found or "amazonaws.com"
 
     @property
+    def registry(self) -> str:
+        """The host of the account's registry of images."""
+        return f"{self.account}.dkr.ecr.{self.region}.{self.domain}"
+
+    @property
     def prefix(self) -> str:
         """What all names begin with."""
         return resource_prefix(self.instance_id)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Final
 
+from sleeper.deploy.image_addresses import EcrAddress, with_registry
 from sleeper.deploy.names import DeployedNames
 from sleeper.deploy.platforms import platform_failures, size_failure
 from sleeper.errors import PropertiesInvalid, UrlInvalid
@@ -77,6 +78,7 @@ EMR_SERVERLESS_REGIONS: Final = (
 _ID: Final = "sleeper.id"
 _STACKS: Final = "sleeper.optional.stacks"
 _JOBS_URL: Final = "sleeper.jobs.url"
+_FUNCTION_IMAGE: Final = "sleeper.image.functions"
 _BATCHER_QUEUE: Final = "sleeper.default.table.ingest.batcher.ingest.queue"
 
 _CLUSTERS_IN_VPC: Final = (StackName.EMR, StackName.PERSISTENT_EMR, StackName.EKS)
@@ -112,6 +114,7 @@ def setting_failures(
     yield from platform_failures(readable, chosen)
     yield from _contradictions(readable, chosen)
     yield from _safekeeping_failures(readable, region)
+    yield from _image_failures(readable, account, region)
     if StackName.EMR_SERVERLESS in chosen and region not in EMR_SERVERLESS_REGIONS:
         yield (
             known.REGION,
@@ -194,6 +197,24 @@ def _network_failures(
                 f"sleeper.subnets has {len(properties.cloud.subnets or ())} subnets, {needed}. "
                 f"Set it to {wanted} or more subnets of that VPC"
                 f"{', in two availability zones, which EKS asks for' if wanted > 1 else ''}."
+            ),
+        )
+
+
+def _image_failures(
+    properties: InstanceProperties, account: str, region: str
+) -> Iterator[tuple[str, str]]:
+    """Yield why Lambda, which reads images from ECR in its own region alone, refuses one."""
+    given = properties.cloud.function_image
+    if given is None:
+        return
+    found = EcrAddress.of(with_registry(given, DeployedNames("any", account, region).registry))
+    if found is None or found.region != region:
+        yield (
+            _FUNCTION_IMAGE,
+            (
+                f"{_FUNCTION_IMAGE} is {given!r:.200}, but Lambda takes images from ECR in its own "
+                f"region alone: push it to a repository of ECR in {region}."
             ),
         )
 
@@ -301,12 +322,15 @@ class DeploymentSettings:
         names: Names and ARNs of its resources.
         stacks: The optional stacks that are deployed, in the order of `OPTIONAL_STACKS`.
         image_tag: The tag of its images.
+        digests: Addresses of images by digest, by their addresses by tag, as far as ECR was asked:
+            what is deployed changes when another image is pushed with the same tag.
     """
 
     properties: InstanceProperties
     names: DeployedNames
     stacks: tuple[StackName, ...]
     image_tag: str
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, properties: Mapping[str, str], *, account: str, region: str) -> DeploymentSettings:
@@ -351,10 +375,37 @@ class DeploymentSettings:
         return queue_settings(self.properties, name)
 
     def image(self, name: str) -> str:
-        """Return the URI of an image in ECR: `worker` or `spark`."""
-        names = self.names
-        host = f"{names.account}.dkr.ecr.{names.region}.{names.domain}"
-        return f"{host}/{self.repository(name)}:{self.image_tag}"
+        """Return the address of an image in the account's ECR: `worker` or `spark`."""
+        return self._resolved(self._default_image(name))
+
+    @property
+    def function_image(self) -> str:
+        """The address of the image that functions run."""
+        return self._resolved(self._worker_image(self.properties.cloud.function_image))
+
+    @property
+    def task_image(self) -> str:
+        """The address of the image that workers on Fargate run."""
+        return self._resolved(self._worker_image(self.properties.cloud.task_image))
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The addresses of all images that its stacks use."""
+        found = [self.function_image]
+        found += [self.task_image] if self.has_tasks else []
+        found += [self.image("spark")] if self.has(StackName.EKS) else []
+        return tuple(dict.fromkeys(found))
+
+    def _worker_image(self, given: str | None) -> str:
+        if given is None:
+            return self._default_image("worker")
+        return with_registry(given, self.names.registry)
+
+    def _default_image(self, name: str) -> str:
+        return f"{self.names.registry}/{self.repository(name)}:{self.image_tag}"
+
+    def _resolved(self, address: str) -> str:
+        return self.digests.get(address, address)
 
     def repository(self, image: str) -> str:
         """Return the name of the repository that has an image."""

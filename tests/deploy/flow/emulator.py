@@ -7,17 +7,22 @@ A module that uses it imports its fixtures:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import boto3
 import pytest
 
+from sleeper.deploy.flow import images
 from sleeper.deploy.flow.deployed_stacks import DeployedStacks
 from sleeper.deploy.flow.preparation import Machine
 from sleeper.storage.aws import clients
@@ -85,21 +90,76 @@ class Cloud:
         return full
 
 
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+OCI_IMAGE = "application/vnd.oci.image.manifest.v1+json"
+OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
+OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
 def put_image(cloud, repository, tag, architectures):
-    """Put the manifest of an image into ECR; there is nothing behind it."""
+    """Put an image for one processor into ECR, or an index for several. Return its digest."""
+    plain = len(architectures) == 1
+    children = [
+        put_plain(cloud, repository, tag if plain else None, each) for each in architectures
+    ]
+    if plain:
+        return children[0]
+    listed = [
+        {
+            "mediaType": OCI_IMAGE,
+            "digest": digest,
+            "platform": {"architecture": each, "os": "linux"},
+        }
+        for digest, each in zip(children, architectures, strict=True)
+    ]
+    return put_manifest(cloud, repository, tag, OCI_INDEX, {"manifests": listed})
+
+
+def put_plain(cloud, repository, tag, architecture, *, kinds=(), build="1"):
+    """Put an image for one processor into ECR; `kinds` are its types of manifest, config, layers."""
+    manifest, config, *layers = kinds or (OCI_IMAGE, OCI_CONFIG, OCI_LAYER)
+    make_repository(cloud, repository)
+    text = json.dumps({"architecture": architecture, "os": "linux", "created": build})
+    digest = put_blob(cloud, repository, text.encode())
+    body = {
+        "config": {"mediaType": config, "digest": digest, "size": len(text)},
+        "layers": [{"mediaType": each, "digest": digest} for each in layers],
+    }
+    return put_manifest(cloud, repository, tag, manifest, body)
+
+
+def put_manifest(cloud, repository, tag, kind, body):
+    """Put a manifest into ECR, by a tag or by its digest alone. Return the digest."""
+    make_repository(cloud, repository)
+    text = json.dumps({"schemaVersion": 2, "mediaType": kind, **body})
+    put = cloud.client("ecr").put_image(
+        repositoryName=repository,
+        imageManifestMediaType=kind,
+        imageManifest=text,
+        **({} if tag is None else {"imageTag": tag}),
+    )
+    return put["image"]["imageId"]["imageDigest"]
+
+
+def make_repository(cloud, repository):
+    """Make a repository in ECR if there is none."""
     ecr = cloud.client("ecr")
     with suppress(ecr.exceptions.RepositoryAlreadyExistsException):
         ecr.create_repository(repositoryName=repository)
-    platforms = [{"platform": {"architecture": each, "os": "linux"}} for each in architectures]
-    kind = "application/vnd.oci.image.index.v1+json"
-    manifest = {"schemaVersion": 2, "mediaType": kind, "manifests": platforms}
-    with suppress(ecr.exceptions.ImageAlreadyExistsException):
-        ecr.put_image(
-            repositoryName=repository,
-            imageTag=tag,
-            imageManifestMediaType=kind,
-            imageManifest=json.dumps(manifest),
-        )
+
+
+def put_blob(cloud, repository, content):
+    """Put a layer or a configuration into the registry behind ECR. Return its digest."""
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    url = f"{cloud.endpoint}/v2/{repository}/blobs/uploads/?digest={digest}"
+    with urlopen(Request(url, content, method="POST")):
+        return digest
+
+
+def download_from(endpoint, url):
+    """Read what the emulator says that it is in Amazon's registry from the emulator."""
+    with urlopen(f"{endpoint}{urlsplit(url).path}") as answer:
+        return answer.read().decode()
 
 
 @contextmanager
@@ -125,6 +185,7 @@ def cloud(account, s3_credentials, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", account)
     monkeypatch.setenv("AWS_REGION", REGION)
     monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(images, "download", partial(download_from, account))
     return Cloud(account, f"t-{uuid.uuid4().hex[:8]}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 
 import pytest
 from botocore.exceptions import ClientError
@@ -13,8 +12,8 @@ from sleeper.deploy.flow import checks as account_checks
 from sleeper.deploy.flow.checks import (
     CheckResult,
     Level,
+    check_concurrency,
     check_hearers,
-    check_image,
     check_network,
     check_resources,
     check_stacks,
@@ -29,12 +28,10 @@ from sleeper.deploy.flow.deployed_stacks import DeployedStack
 from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed
 from sleeper.storage.aws.deployment.names import InstanceNames
 from tests.contracts.s3_server import REGION
-from tests.deploy.flow.emulator import ACCOUNT, account, cloud, put_image, s3_credentials
+from tests.deploy.flow.emulator import ACCOUNT, account, cloud, s3_credentials
 from tests.deploy.stacks.conftest import settings_of
 
 __all__ = ["account", "cloud", "s3_credentials"]
-
-HOST = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
 
 
 def texts(findings, level):
@@ -154,22 +151,6 @@ def test_the_vpc_and_its_subnets_belong_together(cloud):
     assert not texts(check_network(vpc, [mine], REGION), Level.WARNING)
 
 
-def test_an_image_is_in_ecr_for_the_processors_that_run_it(cloud):
-    """Given images in ECR, then a missing tag and a missing processor are told."""
-    repository = f"sleeper-{uuid.uuid4().hex[:8]}/worker"
-    put_image(cloud, repository, "1", ["amd64"])
-    uri = f"{HOST}/{repository}"
-
-    assert texts(check_image(f"{uri}:1", ["x86_64"]), Level.OK)
-    (missing,) = texts(check_image(f"{uri}:2", ["x86_64"]), Level.FAILURE)
-    assert "not in ECR" in missing
-    (nowhere,) = texts(check_image(f"{HOST}/nowhere:1", []), Level.FAILURE)
-    assert "docs/deploy/images.md" in nowhere
-    (other,) = texts(check_image(f"{uri}:1", ["arm64", "x86_64"]), Level.FAILURE)
-    assert "--platform linux/amd64,linux/arm64" in other
-    assert texts(check_image("registry.example/sleeper:1", []), Level.WARNING)
-
-
 def test_more_processors_than_the_quota_are_a_warning(monkeypatch):
     """Given a quota of Fargate, then more than it is told, and does not stand in the way."""
 
@@ -183,6 +164,59 @@ def test_more_processors_than_the_quota_are_a_warning(monkeypatch):
     assert told.level is Level.WARNING
     assert "quota of 6" in told.text
     assert check_vcpus(8, REGION, is_spot=True)[0].level is Level.OK
+
+
+class Functions:
+    """The functions of an account whose limit is small; `mine` reserves 3, another one 5."""
+
+    limit = 200
+
+    def get_account_settings(self):
+        limits = {
+            "ConcurrentExecutions": self.limit,
+            "UnreservedConcurrentExecutions": self.limit - 8,
+        }
+        return {"AccountLimit": limits}
+
+    def get_function_concurrency(self, FunctionName):  # noqa: N803 - boto3's names
+        if FunctionName == "new":
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "GetFunction")
+        return {"ReservedConcurrentExecutions": 3}
+
+
+def test_functions_reserve_no_more_than_the_account_lets_them(monkeypatch):
+    """Given a limit of 200, of which others reserve 5 and 100 stay free, then 95 can be reserved."""
+    monkeypatch.setattr(account_checks, "aws_client", lambda *_: Functions())
+
+    (enough,) = check_concurrency({"mine": 10, "new": 85}, REGION)
+    (told,) = check_concurrency({"mine": 10, "new": 86}, REGION)
+
+    assert enough.level is Level.OK
+    assert told.level is Level.FAILURE
+    assert "reserve 96 concurrent executions (mine 10, new 86)" in told.text
+    assert "lets them reserve 95" in told.text
+    assert "other functions reserve 5" in told.text
+    assert "aws service-quotas request-service-quota-increase --service-code lambda" in told.text
+    assert "--set sleeper.lambda.reserves.concurrency=false" in told.text
+
+
+def test_a_new_account_lets_no_function_reserve_anything(monkeypatch):
+    """Given a limit of 10, as new accounts have, then one execution is too many."""
+    monkeypatch.setattr(Functions, "limit", 10)
+    monkeypatch.setattr(account_checks, "aws_client", lambda *_: Functions())
+
+    (told,) = check_concurrency({"new": 1}, REGION)
+
+    assert told.level is Level.FAILURE
+    assert "lets them reserve 0" in told.text
+
+
+def test_an_account_without_functions_lets_them_reserve_what_they_want(cloud):
+    """Given Lambda's answer to a function that is not there, then it reserves nothing yet."""
+    (told,) = check_concurrency({f"sleeper-{cloud.instance_id}-committer": 10}, REGION)
+
+    assert told.level is Level.OK
+    assert told.text.startswith("functions reserve 10 of ")
 
 
 def test_stacks_of_others_and_stuck_stacks_stand_in_the_way(cloud):

@@ -10,14 +10,23 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 
 import pytest
 
 import sleeper
+from sleeper.deploy.flow import images, service_roles
 from sleeper.storage.aws import clients
 from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
-from tests.deploy.flow.emulator import ACCOUNT, Cloud, account, cdk_path, put_image
+from tests.deploy.flow.emulator import (
+    ACCOUNT,
+    Cloud,
+    account,
+    cdk_path,
+    download_from,
+    put_image,
+)
 from tests.deploy.flow.test_deployment import run_worker, smoke_job
 from tests.deploy.stacks.enforcing_proxy import Asked, enforcing_proxy
 from tests.unit.interfaces.command_line import json_of
@@ -43,6 +52,8 @@ def proxy(account, cdk_path, monkeypatch):
         }.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(clients, "_clients", {})
+        monkeypatch.setattr(images, "download", partial(download_from, account))
+        monkeypatch.setattr(service_roles, "KNOWN_S", 0)
         yield made
 
 
@@ -50,7 +61,7 @@ def proxy(account, cdk_path, monkeypatch):
 def cloud(account, proxy):
     """The emulator without the proxy, an image in ECR, and the id of an instance."""
     made = Cloud(account, f"p-{uuid.uuid4().hex[:8]}")
-    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64", "arm64"])
+    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64"])
     return made
 
 
@@ -97,6 +108,7 @@ def test_an_instance_is_deployed_used_and_removed_under_the_policies(proxy, clou
     deployed = command("deploy", "aws", id_, *words, "--yes", "--no-smoke-test")
     assert deployed.exit_code == 0, deployed.output
     assert "credentials may not" not in deployed.output
+    assert "WARNING: whether the account has the service-linked role" not in deployed.output
 
     def work(_):
         with everything_allowed(proxy):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.deploy.flow import deployment, preparation, spark_packages
+from sleeper.deploy.flow import deployment, images, preparation, service_roles, spark_packages
 from sleeper.deploy.flow.smoke_job import TABLE, SmokeJob
 from sleeper.deploy.stacks.app import synthesise
 from sleeper.errors import DeploymentFailed
@@ -22,7 +23,15 @@ from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.aws import clients
 from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
-from tests.deploy.flow.emulator import EMULATOR_LACKS, Cloud, account, cdk_path, put_image
+from tests.deploy.flow.emulator import (
+    EMULATOR_LACKS,
+    Cloud,
+    account,
+    cdk_path,
+    download_from,
+    put_image,
+    put_plain,
+)
 from tests.unit.interfaces.command_line import json_of
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -58,6 +67,8 @@ def environment(account, cdk_path):
     }.items():
         patch.setenv(name, value)
     patch.setattr(clients, "_clients", {})
+    patch.setattr(images, "download", partial(download_from, account))
+    patch.setattr(service_roles, "KNOWN_S", 0)
     yield account
     patch.undo()
 
@@ -66,7 +77,7 @@ def environment(account, cdk_path):
 def cloud(environment):
     """The emulator, with an image in ECR and the id of an instance."""
     made = Cloud(environment, f"e-{uuid.uuid4().hex[:8]}")
-    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64", "arm64"])
+    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64"])
     return made
 
 
@@ -253,6 +264,29 @@ def event_of(message, url):
             }
         ]
     }
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_rebuilt_image_with_the_same_tag_changes_functions_and_tasks(cloud):
+    """Given another image with the tag that is deployed, then what runs it is shown as changed."""
+    tag = version("sleeper-store")
+    before = put_plain(cloud, "sleeper/worker", tag, "amd64")
+    function = cloud.client("lambda").get_function(
+        FunctionName=f"sleeper-{cloud.instance_id}-query"
+    )
+    after = put_plain(cloud, "sleeper/worker", tag, "amd64", build="another")
+
+    shown = json_of(command("deploy", "aws", cloud.instance_id, "--dry-run", "--json"))
+    put_plain(cloud, "sleeper/worker", tag, "amd64")
+
+    assert function["Code"]["ImageUri"].endswith(f"/sleeper/worker@{before}")
+    assert any(each["text"].endswith(f" is {after}") for each in shown["findings"])
+    changed = [each for stack in shown["stacks"] for each in stack["resources"]]
+    assert {each["type"] for each in changed} == {
+        "AWS::Lambda::Function",
+        "AWS::ECS::TaskDefinition",
+    }
+    assert {each["name"] for each in changed} >= {"query", "committer", "ingest", "compaction"}
 
 
 @pytest.mark.usefixtures("deployed")

@@ -11,7 +11,12 @@ from sleeper.deploy.flow.deployed_stacks import DeployedStack
 from sleeper.deploy.flow.difference import NewTemplate, differences
 from sleeper.deploy.flow.removal import unkept
 from sleeper.deploy.flow.stack_changes import ChangeKind, changed_stack, new_stack, removed_stack
-from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
+from sleeper.deploy.flow.template_needs import (
+    ImageNeeds,
+    most_vcpus,
+    needed_images,
+    reserved_concurrency,
+)
 from sleeper.errors import DeploymentFailed
 from tests.deploy.flow.emulator import account, cloud, s3_credentials
 
@@ -203,6 +208,8 @@ def test_images_and_processors_are_read_from_templates():
     starter = {
         "Type": "AWS::Lambda::Function",
         "Properties": {
+            "FunctionName": "starter",
+            "ReservedConcurrentExecutions": 1,
             "Code": {"ImageUri": worker},
             "Environment": {
                 "Variables": {"SLEEPER_TASK_INGEST": "f", "SLEEPER_WORKERS_MAX_INGEST": "3"}
@@ -211,5 +218,8 @@ def test_images_and_processors_are_read_from_templates():
     }
     templates = [{"Resources": {"T": task}}, {"Resources": {"S": starter}}]
 
-    assert needed_images(templates) == {worker: {"arm64", "x86_64"}}
+    assert needed_images(templates) == {
+        worker: ImageNeeds(functions=frozenset({"amd64"}), tasks=frozenset({"arm64"}))
+    }
+    assert reserved_concurrency(templates) == {"starter": 1}
     assert most_vcpus(templates) == 6

@@ -74,6 +74,8 @@ class _Enforcer(_Forwarder):
             asked = []
         elif service == "s3":
             asked = _of_s3(self.command, self.path)
+        elif service == "lambda":
+            asked = [_of_lambda(self.path, self.server.account)]
         else:
             asked = [_of_another(service, target, self._held, self.server.account)]
         refused = [each for each in asked if not self.server.allows(each)]
@@ -125,7 +127,19 @@ def _of_another(service: str, target: str, body: bytes, account: str) -> Asked:
         if stack is not None:
             name = stack.rpartition(":stack/")[2].partition("/")[0]
             return Asked(action, f"arn:aws:cloudformation:{account}:stack/{name}/an-id")
+    if "AWSServiceName" in form:
+        role = f"role/aws-service-role/{form['AWSServiceName']}/AWSServiceRole"
+        return Asked(action, f"arn:aws:iam::{account.partition(':')[2]}:{role}")
     return Asked(action, "*")
+
+
+def _of_lambda(path: str, account: str) -> Asked:
+    """What a deployment itself asks of functions: limits, and what they reserve."""
+    parts = urlsplit(path).path.strip("/").split("/")
+    if parts[1] == "account-settings":
+        return Asked("lambda:GetAccountSettings", "*")
+    assert parts[1::2] == ["functions", "concurrency"], path
+    return Asked("lambda:GetFunctionConcurrency", f"arn:aws:lambda:{account}:function:{parts[2]}")
 
 
 def _of_json(target: str, request: dict, account: str) -> list[Asked]:

@@ -154,13 +154,14 @@ def test_workers_end_when_there_is_nothing_to_do(everything):
             f"{command} --instance aws://demo"
         )
         assert container["StopTimeout"] == 120
+        assert container["LinuxParameters"] == {"InitProcessEnabled": True}
         assert container["LogConfiguration"]["LogDriver"] == "awslogs"
         platform = found["RuntimePlatform"]["CpuArchitecture"]
         sizes[kind] = (platform, found["Cpu"], found["Memory"])
 
     assert sizes == {
         "ingest": ("X86_64", "2048", "4096"),
-        "compaction": ("ARM64", "4096", "8192"),
+        "compaction": ("X86_64", "4096", "8192"),
         "export": ("X86_64", "1024", "4096"),
     }
 
@@ -173,9 +174,9 @@ def test_sizes_processors_and_spot_are_those_of_the_properties(synthesised):
             "sleeper.ingest.task.cpu": "512",
             "sleeper.ingest.task.memory.mb": "2048",
             "sleeper.ingest.task.cpu.architecture": "arm64",
-            "sleeper.compaction.task.cpu.architecture": "X86_64",
-            "sleeper.compaction.task.x86.cpu": "8192",
-            "sleeper.compaction.task.x86.memory.mb": "16384",
+            "sleeper.compaction.task.cpu.architecture": "ARM64",
+            "sleeper.compaction.task.arm.cpu": "8192",
+            "sleeper.compaction.task.arm.memory.mb": "16384",
             "sleeper.bulk.export.task.cpu.architecture": "ARM64",
             "sleeper.bulk.export.task.arm.cpu": "256",
             "sleeper.bulk.export.task.arm.memory.mb": "512",
@@ -194,7 +195,7 @@ def test_sizes_processors_and_spot_are_those_of_the_properties(synthesised):
         for kind, each in tasks.items()
     } == {
         "ingest": ("ARM64", "512", "2048"),
-        "compaction": ("X86_64", "8192", "16384"),
+        "compaction": ("ARM64", "8192", "16384"),
         "export": ("ARM64", "256", "512"),
     }
     starter = deployed.resource("AWS::Lambda::Function", "worker-starter").properties
@@ -205,6 +206,28 @@ def test_sizes_processors_and_spot_are_those_of_the_properties(synthesised):
     assert found["SLEEPER_WORKERS_MAX_COMPACTION"] == "10"
     assert found["SLEEPER_SUBNETS"] == "subnet-0a1b2c3d,subnet-0a1b2c3e"
     assert found["SLEEPER_TASK_EXPORT"] == "sleeper-demo-export"
+
+
+def test_functions_and_workers_run_the_images_that_they_are_given(synthesised):
+    """Given an image for each, then workers are started by a role that may pull theirs."""
+    tasks = f"210987654321.dkr.ecr.eu-west-1.amazonaws.com/team/tasks@sha256:{'0a' * 32}"
+    deployed = synthesised(
+        {
+            "sleeper.optional.stacks": "IngestStack",
+            "sleeper.image.functions": "team/functions:2",
+            "sleeper.image.tasks": tasks,
+            "sleeper.lambda.reserves.concurrency": "false",
+        }
+    )
+
+    registry = "123456789012.dkr.ecr.eu-west-2.amazonaws.com"
+    for function in deployed.resources("AWS::Lambda::Function"):
+        assert function.properties["Code"] == {"ImageUri": f"{registry}/team/functions:2"}
+        assert "ReservedConcurrentExecutions" not in function.properties
+    (task,) = deployed.resources("AWS::ECS::TaskDefinition")
+    assert task.properties["ContainerDefinitions"][0]["Image"] == tasks
+    role = deployed.resource("AWS::IAM::Role", "ingest-execution").properties
+    assert "arn:aws:ecr:eu-west-1:210987654321:repository/team/tasks" in str(role["Policies"])
 
 
 def test_workers_let_nobody_in_and_go_out_by_https_alone(everything):

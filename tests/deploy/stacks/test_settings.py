@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import boto3
 import pytest
 
@@ -26,7 +28,7 @@ def test_everything_that_is_wrong_is_said_at_once():
     wrong = {
         "sleeper.id": "an id with spaces, longer than twenty",
         "sleeper.optional.stacks": "IngestStak,AthenaStack,CompactionStack,IngestBatcherStack",
-        "sleeper.compaction.task.arm.cpu": "3000",
+        "sleeper.compaction.task.x86.cpu": "3000",
         "sleeper.gc.period.minutes": "often",
         "sleeper.jobs.url": "sqlite:////var/lib/jobs.sqlite",
         "sleeper.log.retention.days": "31",
@@ -41,7 +43,7 @@ def test_everything_that_is_wrong_is_said_at_once():
     assert found.keys() == {
         "sleeper.id",
         "sleeper.optional.stacks",
-        "sleeper.compaction.task.arm.cpu",
+        "sleeper.compaction.task.x86.cpu",
         "sleeper.gc.period.minutes",
         "sleeper.jobs.url",
         "sleeper.log.retention.days",
@@ -248,3 +250,64 @@ def test_images_are_in_the_registry_of_the_account_and_region():
     china = settings_of(given, region="cn-north-1")
     assert china.image("worker").startswith(f"{ACCOUNT}.dkr.ecr.cn-north-1.amazonaws.com.cn/")
     assert china.names.queue_arn("q") == f"arn:aws-cn:sqs:cn-north-1:{ACCOUNT}:q"
+
+
+DIGEST = f"sha256:{'0a' * 32}"
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("team/worker:2", f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/worker:2"),
+        (f"worker@{DIGEST}", f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/worker@{DIGEST}"),
+        (f"210987654321.dkr.ecr.{REGION}.amazonaws.com/worker:2", None),
+        ("registry.example:5000/a/b:2", None),
+        ("public.ecr.aws/sleeper/worker:2", None),
+    ],
+)
+def test_an_image_without_a_host_is_in_the_registry_of_the_account(given, address):
+    """Given an address with a tag or a digest, then tasks run it, and functions the default."""
+    settings = settings_of({"sleeper.image.tasks": given})
+
+    assert settings.task_image == (address or given)
+    assert settings.function_image == settings.image("worker")
+    assert settings.images == (settings.function_image, settings.task_image)
+
+
+@pytest.mark.parametrize("wrong", ["worker", "Worker:1", "worker:", f"worker:1@{DIGEST}", "a b:1"])
+def test_an_image_has_a_tag_or_a_digest(wrong):
+    """Given an address that names no image, or two, then it is refused with an example."""
+    with pytest.raises(PropertiesInvalid, match=r"sleeper\.image\.tasks.*sleeper/worker:1\.0"):
+        settings_of({"sleeper.image.tasks": wrong})
+
+
+@pytest.mark.parametrize(
+    ("given", "is_taken"),
+    [
+        ("worker:2", True),
+        (f"210987654321.dkr.ecr.{REGION}.amazonaws.com/worker:2", True),
+        ("210987654321.dkr.ecr.eu-west-1.amazonaws.com/worker:2", False),
+        ("public.ecr.aws/sleeper/worker:2", False),
+    ],
+)
+def test_functions_take_images_of_their_own_region_alone(given, is_taken):
+    """Given an image that Lambda cannot read, then it is refused before anything is made."""
+    if is_taken:
+        assert settings_of({"sleeper.image.functions": given}).function_image.endswith(given)
+        return
+    with pytest.raises(PropertiesInvalid, match=f"ECR in its own region alone.*{REGION}"):
+        settings_of({"sleeper.image.functions": given})
+
+
+def test_an_image_that_was_resolved_is_named_by_its_digest():
+    """Given the digest of a tag, then all that has the tag has the digest instead."""
+    settings = settings_of()
+    tag = settings.function_image
+    digests = {tag: f"{tag.rpartition(':')[0]}@{DIGEST}"}
+
+    resolved = replace(settings, digests=digests)
+
+    assert resolved.function_image == resolved.task_image == digests[tag]
+    assert settings_of({"sleeper.optional.stacks": "QueryStack"}).images == (tag,)
+    eks = settings_of({"sleeper.optional.stacks": "EksBulkImportStack"})
+    assert eks.images == (tag, eks.image("spark"))

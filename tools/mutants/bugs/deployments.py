@@ -6,6 +6,7 @@ from ..bug import Bug
 
 _CHANGES = ("tests/deploy/flow/test_stack_changes.py",)
 _REMOVAL = ("tests/deploy/flow/test_removal.py",)
+_IMAGES = ("tests/deploy/flow/test_images.py",)
 _CHECKS = ("tests/deploy/flow/test_checks.py",)
 _PACKAGES = ("tests/deploy/flow/test_spark_packages.py",)
 
@@ -53,9 +54,33 @@ BUGS = (
     Bug(
         name="processors-are-not-compared",
         breaks="An image without the processor that a task needs is taken for good.",
+        module="deploy/flow/images.py",
+        right="        missing = self.needs.tasks - self._processors\n",
+        wrong="        missing = self.needs.tasks - self._processors - self.needs.tasks\n",
+        tests=_IMAGES,
+    ),
+    Bug(
+        name="functions-of-an-index",
+        breaks="An index with attestations, which Lambda refuses, is taken for functions.",
+        module="deploy/flow/images.py",
+        right="        if not self.needs.functions:\n            return\n        wanted",
+        wrong="        if self.needs:\n            return\n        wanted",
+        tests=_IMAGES,
+    ),
+    Bug(
+        name="tags-are-deployed",
+        breaks="A rebuilt image with the same tag changes no function.",
+        module="deploy/settings.py",
+        right="        return self.digests.get(address, address)\n",
+        wrong="        return address\n",
+        tests=("tests/deploy/stacks/test_settings.py",),
+    ),
+    Bug(
+        name="concurrency-reserved-twice",
+        breaks="What an instance reserves already counts against it when it is deployed again.",
         module="deploy/flow/checks.py",
-        right="if found and missing:",
-        wrong="if found and not missing and not wanted:",
+        right="max(0, unreserved + own - _UNRESERVED_MIN)",
+        wrong="max(0, unreserved - _UNRESERVED_MIN)",
         tests=_CHECKS,
     ),
     Bug(

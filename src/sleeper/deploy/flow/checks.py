@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -135,6 +133,47 @@ def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[CheckResul
     return ok(f"{wanted:g} vCPUs of workers are within the quota of {quota:g} of {kind}")
 
 
+_CONCURRENCY_QUOTA: Final = "L-B99A9384"
+_UNRESERVED_MIN: Final = 100
+"""What Lambda leaves to functions that reserve nothing."""
+
+
+def check_concurrency(reserved: Mapping[str, int], region: str) -> list[CheckResult]:
+    """Compare what functions reserve of the account's concurrency with what Lambda lets them.
+
+    Args:
+        reserved: What each function will reserve, by its name.
+        region: The region.
+    """
+    client = aws_client("lambda", region)
+    limits = client.get_account_settings()["AccountLimit"]
+    limit, unreserved = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
+    own = sum(_reserved_now(client, name) for name in reserved)
+    wanted, most = sum(reserved.values()), max(0, unreserved + own - _UNRESERVED_MIN)
+    if wanted <= most:
+        return ok(f"functions reserve {wanted} of {limit} concurrent executions of the account")
+    each = ", ".join(f"{name} {count}" for name, count in sorted(reserved.items()))
+    return failure(
+        f"functions reserve {wanted} concurrent executions ({each}), but the account lets them "
+        f"reserve {most} in {region}: its limit is {limit}, other functions reserve "
+        f"{limit - unreserved - own}, and Lambda keeps {_UNRESERVED_MIN} unreserved. Ask for a "
+        "higher limit: aws service-quotas request-service-quota-increase --service-code lambda "
+        f"--quota-code {_CONCURRENCY_QUOTA} --desired-value {max(1000, limit + wanted)} --region "
+        f"{region}. Or reserve nothing: --set sleeper.lambda.reserves.concurrency=false"
+    )
+
+
+def _reserved_now(client: Any, function: str) -> int:
+    """Return what a function reserves already, which it keeps or gives back."""
+    try:
+        answer = client.get_function_concurrency(FunctionName=function)
+    except vendor_errors() as error:
+        if error_code(error) != "ResourceNotFoundException":
+            raise
+        return 0
+    return int(answer.get("ReservedConcurrentExecutions") or 0)
+
+
 # ---------------------------------------------------------------- alarms
 #
 # Checks that somebody hears of alarms and failures.
@@ -179,84 +218,6 @@ def check_topic(topic: str, region: str) -> list[CheckResult]:
             "publish, alarms are lost. docs/operating/alarms.md has the statement"
         )
     return ok(f"topic {topic} takes messages of alarms and rules")
-
-
-# ---------------------------------------------------------------- images
-#
-# Checks that an image is in ECR, with its tag and for the right processor.
-
-_URI: Final = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/"
-    r"(?P<repository>[^:@]+):(?P<tag>[^:@]+)"
-)
-_MISSING: Final = ("RepositoryNotFoundException", "ImageNotFoundException")
-_INDEXES: Final = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-_ACCEPTED: Final = [
-    *_INDEXES,
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-]
-_DOCKER: Final = {"x86_64": "amd64"}
-PUSH: Final = "docs/deploy/images.md says how to build and push it"
-
-
-def check_image(uri: str, architectures: Iterable[str]) -> list[CheckResult]:
-    """Check that an image is in ECR.
-
-    Args:
-        uri: Its address, such as `123456789012.dkr.ecr.eu-west-2.amazonaws.com/sleeper:1.0`.
-        architectures: The processors that it runs on: `x86_64`, `arm64`.
-    """
-    named = _URI.fullmatch(uri)
-    if named is None:
-        return warning(f"image {uri} is not in ECR: whether it is there was not checked")
-    client = aws_client("ecr", named["region"])
-    try:
-        answer = client.batch_get_image(
-            registryId=named["account"],
-            repositoryName=named["repository"],
-            imageIds=[{"imageTag": named["tag"]}],
-            acceptedMediaTypes=_ACCEPTED,
-        )
-    except vendor_errors() as error:
-        if error_code(error) not in _MISSING:
-            raise
-        answer = {}
-    images = answer.get("images") or ()
-    if not images:
-        return failure(f"image {uri} is not in ECR: {PUSH}")
-    wanted = {_DOCKER.get(each, each) for each in architectures}
-    found = architectures_of(images)
-    missing = wanted - found
-    if found and missing:
-        platforms = ",".join(f"linux/{each}" for each in sorted(wanted))
-        return failure(
-            f"image {uri} is for {', '.join(sorted(found))}, but {' and '.join(sorted(wanted))} "
-            f"{'are' if len(wanted) > 1 else 'is'} needed: build it with --platform {platforms}"
-        )
-    if not found and len(wanted) > 1:
-        return warning(
-            f"image {uri} is in ECR for one processor, but {' and '.join(sorted(wanted))} are "
-            "needed: tasks on the other will fail. Build it for both, or set the same "
-            "*.cpu.architecture everywhere"
-        )
-    return ok(f"image {uri} is in ECR")
-
-
-def architectures_of(images: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the processors that images are for; none where only the image itself says so."""
-    found: set[str] = set()
-    for each in images:
-        try:
-            manifest = json.loads(each.get("imageManifest") or "{}")
-        except ValueError:
-            continue
-        listed = manifest.get("manifests") or ()
-        found |= {str(one.get("platform", {}).get("architecture")) for one in listed}
-    return found - {"None", "unknown"}
 
 
 # ---------------------------------------------------------------- network

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +19,8 @@ from sleeper.deploy.flow.checks import (
     CheckResult,
     Level,
     check_account,
+    check_concurrency,
     check_hearers,
-    check_image,
     check_network,
     check_resources,
     check_stacks,
@@ -31,9 +31,14 @@ from sleeper.deploy.flow.checks import (
     run_checks,
 )
 from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
+from sleeper.deploy.flow.images import check_image, resolve_images
 from sleeper.deploy.flow.removal import RETAIN
 from sleeper.deploy.flow.spark_packages import PACKAGES, SparkPackages, check_packages, packages_of
-from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
+from sleeper.deploy.flow.template_needs import (
+    most_vcpus,
+    needed_images,
+    reserved_concurrency,
+)
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import Assembly, synthesise
 from sleeper.errors import PropertiesInvalid, SleeperError
@@ -256,6 +261,7 @@ class _Parts:
         if vpc is not None:
             checks["the network"] = partial(check_network, vpc, settings.subnets, region)
         checks["packages for Spark"] = partial(check_packages, settings, self.packages)
+        checks["the digests of images"] = self._resolve_images
         checks["the templates"] = self._synthesise
         return checks
 
@@ -264,16 +270,27 @@ class _Parts:
         if self.assembly is None or self.settings is None or self.identity is None:
             return {}
         templates = [json.loads(each.template.read_text()) for each in self.assembly.stacks]
+        tags = {digest: tag for tag, digest in self.settings.digests.items()}
         checks: dict[str, Check] = {
-            f"the image {uri}": partial(check_image, uri, architectures)
-            for uri, architectures in needed_images(templates).items()
+            f"the image {address}": partial(check_image, address, needs, tags.get(address))
+            for address, needs in needed_images(templates).items()
         }
+        if reserved := reserved_concurrency(templates):
+            checks["the concurrency of functions"] = partial(
+                check_concurrency, reserved, self.identity.region
+            )
         if wanted := most_vcpus(templates):
             spot = self.settings.properties.tasks.spot
             checks["the quota of Fargate"] = partial(
                 check_vcpus, wanted, self.identity.region, is_spot=spot
             )
         return checks
+
+    def _resolve_images(self) -> list[CheckResult]:
+        assert self.settings is not None
+        digests, findings = resolve_images(self.settings.images)
+        self.settings = replace(self.settings, digests=digests)
+        return findings
 
     def _synthesise(self) -> list[CheckResult]:
         assert self.settings is not None

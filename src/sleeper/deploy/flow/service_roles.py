@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 _SERVICE: Final = "ecs.amazonaws.com"
 _THERE: Final = ("InvalidInput", "EntityAlreadyExists")
-_KNOWN_S: Final = 15
+KNOWN_S: Final = 15
 """How long after it was made AWS may not know a role everywhere."""
 
 
@@ -42,4 +42,4 @@ def make_ecs_role(
         )
         return
     report("the account has a service-linked role of ECS now, which its first cluster needs")
-    rest(_KNOWN_S)
+    rest(KNOWN_S)

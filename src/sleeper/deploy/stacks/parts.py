@@ -372,14 +372,15 @@ def add_function(
     logs = add_logs(stack, settings, spec.name)
     count_errors(stack, settings, spec.name, logs)
     role = add_role(stack, name, "lambda", [*spec.grants, write_logs(logs)])
-    is_arm = settings.properties.lambdas.architecture == "ARM64"
+    lambdas = settings.properties.lambdas
+    is_arm = lambdas.architecture == "ARM64"
     return functions.CfnFunction(
         stack,
         spec.name,
         function_name=name,
         description=spec.description,
         package_type="Image",
-        code=functions.CfnFunction.CodeProperty(image_uri=settings.image("worker")),
+        code=functions.CfnFunction.CodeProperty(image_uri=settings.function_image),
         image_config=functions.CfnFunction.ImageConfigProperty(
             entry_point=list(_ENTRY_POINT), command=[f"{_HANDLERS}.{spec.handler}"]
         ),
@@ -387,7 +388,7 @@ def add_function(
         memory_size=spec.memory_mb,
         timeout=spec.timeout_s,
         role=role.role_arn,
-        reserved_concurrent_executions=spec.reserved,
+        reserved_concurrent_executions=spec.reserved if lambdas.reserves else None,
         environment=functions.CfnFunction.EnvironmentProperty(
             variables={"SLEEPER_INSTANCE": settings.names.url, **spec.environment}
         ),

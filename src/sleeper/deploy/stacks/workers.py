@@ -14,6 +14,7 @@ from aws_cdk import aws_ecs as ecs
 
 from sleeper.deploy import grants
 from sleeper.deploy.grants import Grant
+from sleeper.deploy.image_addresses import EcrAddress
 from sleeper.deploy.names import DeployedNames
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts import (
@@ -96,7 +97,7 @@ def _container(
     worker = ["worker", kind, "--until-empty", "--idle", str(_IDLE_S)]
     return ecs.CfnTaskDefinition.ContainerDefinitionProperty(
         name="worker",
-        image=settings.image("worker"),
+        image=settings.task_image,
         essential=True,
         entry_point=["sleeper"],
         command=["--log-format", "json", *worker, "--instance", settings.names.url],
@@ -106,6 +107,8 @@ def _container(
             )
         ],
         stop_timeout=_STOP_S,
+        # Something reaps processes whose parent has ended.
+        linux_parameters=ecs.CfnTaskDefinition.LinuxParametersProperty(init_process_enabled=True),
         log_configuration=ecs.CfnTaskDefinition.LogConfigurationProperty(
             log_driver="awslogs",
             options={
@@ -128,8 +131,12 @@ def _disks(key: str | None) -> ecs.CfnCluster.ClusterConfigurationProperty | Non
 
 
 def _pull_image(settings: DeploymentSettings) -> tuple[Grant, ...]:
+    address = EcrAddress.of(settings.task_image)
+    if address is None:
+        return ()  # whoever may read that registry needs no role for it
     actions = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
-    repository = settings.names.arn("ecr", f"repository/{settings.repository('worker')}")
+    where = f"{address.region}:{address.account}:repository/{address.repository}"
+    repository = f"arn:{settings.names.partition}:ecr:{where}"
     return (
         # A token is for all repositories that other statements name.
         Grant(("ecr:GetAuthorizationToken",), ("*",)),

@@ -43,6 +43,12 @@ _REPOSITORIES: Final = matching(
     "[a-z0-9]+(?:[._/-][a-z0-9]+)*", "the beginning of names of repositories in ECR"
 )
 _IMAGE_TAG: Final = matching("[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "the tag of an image")
+_IMAGE: Final = matching(
+    r"(?:(?:[A-Za-z0-9-]+\.[A-Za-z0-9.-]+|localhost)(?::[0-9]+)?/)?"
+    r"[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})",
+    "the address of an image with a tag or a digest, such as sleeper/worker:1.0",
+)
 _EMAIL: Final = matching(r"[^@\s,]+@[^@\s,]+", "an email address")
 _TOPIC: Final = matching(
     "arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}",
@@ -75,6 +81,22 @@ class CloudProperties:
         None,
         _IMAGE_TAG,
         "Tag of the images; the version of Sleeper that deploys, if none is set.",
+    )
+    function_image: str | None = setting(
+        "image.functions",
+        None,
+        _IMAGE,
+        "Image of functions, by a tag or a digest: a single image for their processor, in ECR of "
+        "the region. Without a host it is in the account's. <prefix>/worker:<version> if not set.",
+        since="ours",
+    )
+    task_image: str | None = setting(
+        "image.tasks",
+        None,
+        _IMAGE,
+        "Image of workers on Fargate, by a tag or a digest: an index may have several processors. "
+        "<prefix>/worker:<version> if not set.",
+        since="ours",
     )
     source_buckets: tuple[str, ...] | None = setting(
         "ingest.source.bucket",
@@ -250,7 +272,10 @@ class TaskProperties:
         "ingest.task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."
     )
     compaction_architecture: str = setting(
-        "compaction.task.cpu.architecture", "ARM64", ARCHITECTURE, "Processor of tasks."
+        "compaction.task.cpu.architecture",
+        "X86_64",
+        ARCHITECTURE,
+        "Processor of tasks. Upstream's default is ARM64: here one image serves all by default.",
     )
     compaction_x86_cpu: int = setting(
         "compaction.task.x86.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."
@@ -293,6 +318,14 @@ class LambdaProperties:
 
     architecture: str = setting(
         "lambda.cpu.architecture", "X86_64", ARCHITECTURE, "Processor of functions.", since="ours"
+    )
+    reserves: bool = setting(
+        "lambda.reserves.concurrency",
+        "true",
+        BOOLEAN,
+        "Functions reserve concurrency of the account. Without it two starters at once may start "
+        "more workers than wait; an account whose limit is 100 or less can reserve none.",
+        since="ours",
     )
     table_state_memory_mb: int = setting(
         "default.lambda.table.state.memory.mb",
