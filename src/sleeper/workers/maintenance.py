@@ -139,8 +139,8 @@ def _logged(step: MaintenanceStep) -> MaintenanceStep:
 _Outcome = tuple[str | None, tuple[str, ...]]
 """What was done, as one line, and what failed."""
 
-NotePlannedJobs = Callable[[str, Sequence[CompactionJob]], None]
-"""Called with a table's id, and all compaction jobs that are planned for it."""
+NotePlannedJobs = Callable[[Table, Sequence[CompactionJob]], None]
+"""Called with a table, and all compaction jobs that are planned for it."""
 
 
 class OnlineTables:
@@ -261,7 +261,7 @@ class OnlineTable:
         if self.note_planned is not None:
             if self.table.claims():  # workers release them too, if they live long enough
                 self.table.release_claims(expired_only=True)
-            self.note_planned(self.table.table_id, self.table.plan_compaction().jobs)
+            self.note_planned(self.table, self.table.plan_compaction().jobs)
             return None, ()
         run = self.table.compact(workers=self.workers, progress=self._check_stopped)
         ended = [job for job in run.jobs if job.failure is None]

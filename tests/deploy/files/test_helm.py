@@ -12,18 +12,23 @@ import sys
 from pathlib import Path
 
 import kubernetes_validate
+import pyarrow as pa
 import pytest
 import yaml
 
+import sleeper
+from sleeper.workers.serve.metrics import Metrics, NoWorkers, TableFigures
 from tests.contracts.servers.installed import HELM
 from tests.deploy.files.programs import ROOT
+from tests.unit.workers.clocks import clock_of
 
 CHART = ROOT / "deploy" / "helm" / "sleeper"
 IMAGE = {"repository": "registry.example.com/sleeper"}
+SCHEMA = pa.schema([("id", pa.int64())])
 KUBERNETES = ("1.29", "1.33", "1.37")
 """The oldest version that the chart names, the newest that is known here, and one between."""
 SQS = "https://sqs.eu-west-2.amazonaws.com/123456789012/sleeper-demo-IngestJobQ"
-CUSTOM = {"ScaledObject"}
+CUSTOM = {"PodMonitor", "ScaledObject"}
 
 VALUES = {
     "least": {"instance": "s3://bucket/demo", "image": IMAGE},
@@ -70,6 +75,54 @@ VALUES = {
             "serverFrom": [{"namespaceSelector": {}}],
             "metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
             "egressPorts": [443, 7070],
+        },
+    },
+    "jobs on a volume": {
+        "instance": "s3://bucket/demo",
+        "image": IMAGE,
+        "jobsVolume": {"enabled": True, "storageClass": "fast"},
+        "server": {"enabled": True, "tokensSecret": "tokens"},
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "labelSelector": {"matchLabels": {"app": "store"}},
+                        "topologyKey": "topology.kubernetes.io/zone",
+                    }
+                ]
+            }
+        },
+    },
+    "what platform teams set": {
+        "instance": "aws://demo",
+        "image": IMAGE,
+        "fullnameOverride": "rows",
+        "commonLabels": {"team": "data"},
+        "podLabels": {"mesh": "off"},
+        "podAnnotations": {"sidecar": "none"},
+        "priorityClassName": "batch",
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "sleeper"}},
+            }
+        ],
+        "extraVolumes": [{"name": "certificates", "secret": {"secretName": "ca"}}],
+        "extraVolumeMounts": [{"name": "certificates", "mountPath": "/certificates"}],
+        "extraEnvFrom": [{"configMapRef": {"name": "variables"}}],
+        "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "networkPolicy": {"podIdentity": True},
+        "workers": {
+            "compaction": {
+                "autoscaling": {"by": "keda-prometheus", "max": 5, "prometheus": "http://p:9090"}
+            }
+        },
+        "server": {
+            "enabled": True,
+            "tokensSecret": "tokens",
+            "autoscaling": {"min": 2, "max": 6},
         },
     },
 }
@@ -158,19 +211,21 @@ class TestManifests:
     def test_shut_the_network_but_for_what_is_named(self, values):
         """One policy covers each pod of the release; nobody reaches a pod without being named."""
         manifests = rendered(values)
+        name = values.get("fullnameOverride", "demo-sleeper")
         policies = of_kind(manifests, "NetworkPolicy")
-        selected = policies["demo-sleeper"]["spec"]["podSelector"]["matchLabels"].items()
-        egress = policies["demo-sleeper"]["spec"]["egress"]
+        selected = policies[name]["spec"]["podSelector"]["matchLabels"].items()
+        egress = policies[name]["spec"]["egress"]
         allowed = values.get("networkPolicy", {})
 
-        assert policies["demo-sleeper"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
-        assert "ingress" not in policies["demo-sleeper"]["spec"]
+        assert policies[name]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        assert "ingress" not in policies[name]["spec"]
         assert [port["port"] for rule in egress for port in rule["ports"]] == [
             *(53, 53),
             *allowed.get("egressPorts", [443]),
+            *([80] if "podIdentity" in allowed else []),
         ]
-        assert ("demo-sleeper-server" in policies) == ("serverFrom" in allowed)
-        assert ("demo-sleeper-serve" in policies) == ("metricsFrom" in allowed)
+        assert (f"{name}-server" in policies) == ("serverFrom" in allowed)
+        assert (f"{name}-serve" in policies) == ("metricsFrom" in allowed)
         for deployment in of_kind(manifests, "Deployment").values():
             labels = deployment["spec"]["template"]["metadata"]["labels"]
             assert selected <= labels.items()
@@ -228,6 +283,72 @@ class TestChoices:
             "demo-sleeper-bulk-import",
         }
 
+    def test_compactions_are_scaled_by_a_metric_that_there_is(self):
+        """`serve` only plans them, counts them in a metric, and that one is asked for."""
+        manifests = rendered(VALUES["what platform teams set"])
+        (scaled,) = of_kind(manifests, "ScaledObject").values()
+        (serve,) = pod_of(manifests, "rows-serve")["containers"]
+        figures = TableFigures(clock_of(lambda: 0.0))
+        table = sleeper.connect("memory://").create_table("t", SCHEMA, row_keys=["id"])
+        figures.note("t", 1, table.report_files)
+        figures.note_compactions("t", 2)
+        instance = sleeper.connect("memory://")
+        told = Metrics(lambda: instance, NoWorkers, figures, clock_of(lambda: 0.0)).text()
+
+        (trigger,) = scaled["spec"]["triggers"]
+        name = re.fullmatch(r"sum\((\w+)\)", trigger["metadata"]["query"])[1]
+        assert "--leave-compactions" in serve["args"]
+        assert f'{name}{{table="t"}} 2' in told
+
+    def test_jobs_on_a_volume_are_shared_on_one_node(self):
+        """The server runs where `serve` does, beside what the user asked for, and both mount it."""
+        manifests = rendered(VALUES["jobs on a volume"])
+        (claim,) = of_kind(manifests, "PersistentVolumeClaim").values()
+        serve, server = (pod_of(manifests, f"demo-sleeper-{name}") for name in ("serve", "server"))
+        near = server["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+
+        assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        assert claim["spec"]["storageClassName"] == "fast"
+        for pod in (serve, server):
+            (volume,) = (each for each in pod["volumes"] if each["name"] == "jobs")
+            assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+            mounts = pod["containers"][0]["volumeMounts"]
+            assert {"name": "jobs", "mountPath": "/var/lib/sleeper"} in mounts
+        assert [each["topologyKey"] for each in near] == [
+            "topology.kubernetes.io/zone",
+            "kubernetes.io/hostname",
+        ]
+        selected = near[1]["labelSelector"]["matchLabels"].items()
+        (deployment,) = (
+            each
+            for name, each in of_kind(manifests, "Deployment").items()
+            if name == "demo-sleeper-serve"
+        )
+        assert selected <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+    def test_what_platform_teams_set_is_in_every_pod(self):
+        """Labels, annotations, spread, priority, volumes and variables; selectors stay."""
+        manifests = rendered(VALUES["what platform teams set"])
+        (monitor,) = of_kind(manifests, "PodMonitor").values()
+
+        for name, deployment in of_kind(manifests, "Deployment").items():
+            template = deployment["spec"]["template"]
+            (container,) = template["spec"]["containers"]
+            assert name.startswith("rows-")
+            assert template["metadata"]["annotations"] == {"sidecar": "none"}
+            assert {"team": "data", "mesh": "off"}.items() <= template["metadata"]["labels"].items()
+            assert template["spec"]["priorityClassName"] == "batch"
+            assert len(template["spec"]["topologySpreadConstraints"]) == 1
+            assert "certificates" in {each["name"] for each in container["volumeMounts"]}
+            assert container["envFrom"] == [{"configMapRef": {"name": "variables"}}]
+            assert "team" not in deployment["spec"]["selector"]["matchLabels"]
+        assert {each["metadata"]["labels"]["team"] for each in manifests} == {"data"}
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+        selected = monitor["spec"]["selector"]["matchLabels"].items()
+        serve = of_kind(manifests, "Deployment")["rows-serve"]["spec"]["template"]
+        assert selected <= serve["metadata"]["labels"].items()
+        assert of_kind(manifests, "HorizontalPodAutoscaler").keys() == {"rows-server"}
+
     def test_a_server_has_tokens_and_tls(self):
         """It reads a file of tokens that it alone may read, and is probed by HTTPS."""
         manifests = rendered(VALUES["a server beside a store of one's own"])
@@ -257,8 +378,17 @@ class TestChoices:
         assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
+def pod_of(manifests: list[dict], name: str) -> dict:
+    """Return the pod of a Deployment."""
+    return of_kind(manifests, "Deployment")[name]["spec"]["template"]["spec"]
+
+
 LEAST = VALUES["least"]
 REFUSED = {
+    "workers beside jobs on a volume": (
+        {**LEAST, "jobsVolume": {"enabled": True}, "workers": {"ingest": {}}},
+        "workers.ingest: pods share no file",
+    ),
     "no instance": ({"image": IMAGE}, "/instance"),
     "a folder": ({**LEAST, "instance": "/data/demo"}, "does not match pattern '^(s3|s3a|aws)://"),
     "no image": ({"instance": "s3://bucket/demo"}, "/image/repository"),

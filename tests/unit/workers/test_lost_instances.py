@@ -86,9 +86,7 @@ def rounds(tables, number):
 def health(current, fleet):
     """Return what `/healthz` of `serve` answers is wrong."""
     clock = current().clock
-    metrics = Metrics(
-        lambda: current().jobs, fleet, TableFigures(clock), clock, lost=lambda: current.lost
-    )
+    metrics = Metrics(current, lambda: fleet, TableFigures(clock), clock, lost=lambda: current.lost)
     return metrics.problems()
 
 

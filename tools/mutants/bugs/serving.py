@@ -181,4 +181,12 @@ BUGS = (
         wrong="self._is_asked\n",
         tests=("tests/unit/workers/test_stop_signal.py",),
     ),
+    Bug(
+        name="compactions-at-work-are-not-counted",
+        breaks="A worker is taken away while it compacts.",
+        module="workers/serve/serve.py",
+        right="figures.note_compactions(table.name, len(jobs) + len(table.claims()))",
+        wrong="figures.note_compactions(table.name, len(jobs))",
+        tests=("tests/unit/workers/serve/test_serve.py",),
+    ),
 )

@@ -1,7 +1,8 @@
 {{- /* Parts of several templates. A part of a pod takes a dict of root, component and settings. */}}
 
 {{- define "sleeper.name" -}}
-{{- if contains "sleeper" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}
+{{- else if contains "sleeper" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
 {{- else }}{{ printf "%s-sleeper" (.Release.Name | trunc 32 | trimSuffix "-") }}{{ end }}
 {{- end }}
 
@@ -16,6 +17,20 @@ app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "sleeper.podMetadata" -}}
+labels:
+  {{- include "sleeper.labels" . | nindent 2 }}
+  {{- with .root.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .root.Values.podAnnotations }}
+annotations: {{ toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "sleeper.account" -}}
@@ -54,6 +69,24 @@ nodeSelector: {{ toYaml . | nindent 2 }}
 {{- with .root.Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
+{{- with .root.Values.topologySpreadConstraints }}
+topologySpreadConstraints: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- $affinity := deepCopy .root.Values.affinity }}
+{{- if and .root.Values.jobsVolume.enabled (eq .component "server") }}
+{{- $serve := include "sleeper.selector" (dict "root" .root "component" "serve") | fromYaml }}
+{{- $near := dict "labelSelector" (dict "matchLabels" $serve) "topologyKey" "kubernetes.io/hostname" }}
+{{- $pods := $affinity.podAffinity | default dict }}
+{{- $required := $pods.requiredDuringSchedulingIgnoredDuringExecution | default list }}
+{{- $_ := set $pods "requiredDuringSchedulingIgnoredDuringExecution" (append $required $near) }}
+{{- $_ := set $affinity "podAffinity" $pods }}
+{{- end }}
+{{- with $affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "sleeper.container" -}}
@@ -70,14 +103,41 @@ env:
   - name: {{ $name }}
     value: {{ $value | quote }}
   {{- end }}
-{{- with .root.Values.secretName }}
+{{- if or .root.Values.secretName .root.Values.extraEnvFrom }}
 envFrom:
+  {{- with .root.Values.secretName }}
   - secretRef: {name: {{ . }}}
+  {{- end }}
+  {{- with .root.Values.extraEnvFrom }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 resources: {{ toYaml .settings.resources | nindent 2 }}
 {{- end }}
 
-{{- define "sleeper.temporary" -}}
+{{- define "sleeper.hasJobsVolume" -}}
+{{- if and .root.Values.jobsVolume.enabled (has .component (list "serve" "server")) }}yes{{ end }}
+{{- end }}
+
+{{- define "sleeper.mounts" -}}
+- {name: temporary, mountPath: /tmp}
+{{- if include "sleeper.hasJobsVolume" . }}
+- {name: jobs, mountPath: /var/lib/sleeper}
+{{- end }}
+{{- with .root.Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "sleeper.volumes" -}}
 - name: temporary
-  emptyDir: {sizeLimit: {{ .temporary }}}
+  emptyDir: {sizeLimit: {{ .settings.temporary }}}
+{{- if include "sleeper.hasJobsVolume" . }}
+- name: jobs
+  persistentVolumeClaim:
+    claimName: {{ .root.Values.jobsVolume.existingClaim | default (printf "%s-jobs" (include "sleeper.name" .root)) }}
+{{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}

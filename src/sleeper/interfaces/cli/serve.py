@@ -49,6 +49,11 @@ from sleeper.workers.stop_signal import StopSignal
     help="Run N workers of a KIND of job at most; 0 for none.",
 )
 @click.option(
+    "--leave-compactions",
+    is_flag=True,
+    help="Only plan compactions: workers elsewhere (sleeper worker compaction) run them.",
+)
+@click.option(
     "--metrics",
     metavar="HOST:PORT",
     help="Answer /metrics (Prometheus) and /healthz there, such as 127.0.0.1:9464.",
@@ -64,6 +69,7 @@ def serve(
     once: bool,
     workers: int,
     job_workers: tuple[str, ...],
+    leave_compactions: bool,
     metrics: str | None,
     instance: str,
     as_json: bool,
@@ -92,6 +98,8 @@ def serve(
     """
     if as_json and not once:
         raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
+    if once and metrics is not None:
+        raise click.UsageError("--metrics answers while serve runs, and --once ends at once")
     settings = ServeSettings(
         every_s=every_s,
         once=once,
@@ -99,6 +107,7 @@ def serve(
         compactions_at_once=workers,
         workers_max=workers_max_of(_worker_counts(job_workers), workers),
         metrics_address=None if metrics is None else host_and_port(metrics, "--metrics"),
+        leaves_compactions=leave_compactions,
     )
     log_output.serve()
     stop = StopSignal()

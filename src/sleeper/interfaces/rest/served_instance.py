@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -19,16 +18,9 @@ from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.tokens import TokenFile
 from sleeper.tables.table import Table
-from sleeper.workers.serve.metrics import Metrics
+from sleeper.workers.serve.metrics import Metrics, NoWorkers
 
 _OPEN_TABLES_MAX: Final = 256
-
-
-class _NoWorkers:
-    """The workers of this process: none, for `sleeper serve` runs them."""
-
-    running: Final[Mapping[str, int]] = {}
-    resting: Final[Sequence[str]] = ()
 
 
 class _Segment(Convertor[str]):
@@ -68,7 +60,7 @@ class ServedInstance:
         self.tokens = tokens
         self.limits = limits
         self.input_folder = input_folder
-        self.metrics = Metrics(lambda: instance.jobs, _NoWorkers(), (), instance.clock)
+        self.metrics = Metrics(lambda: instance, NoWorkers, (), instance.clock)
         self._open: OrderedDict[str, Table] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -20,7 +20,8 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from sleeper.errors import InstanceLost, SleeperError
+from sleeper.errors import InstanceLost, PropertiesInvalid, SleeperError
+from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter
 from sleeper.model.jobs.kinds import JobKind
@@ -110,11 +111,13 @@ class TableFigure:
         table: Its name.
         files: What it had when it last changed.
         age_s: Seconds since it was looked at.
+        compactions: Compaction jobs that are planned or at work; None where maintenance compacts.
     """
 
     table: str
     files: FilesReport
     age_s: float
+    compactions: int | None = None
 
 
 class TableFigures:
@@ -128,6 +131,12 @@ class TableFigures:
         self._clock = clock
         self._lock = Lock()
         self._seen: dict[str, tuple[FilesReport, float]] = {}
+        self._compactions: dict[str, int] = {}
+
+    def note_compactions(self, table: str, jobs: int) -> None:
+        """Take note of how many compaction jobs of a table are planned or at work elsewhere."""
+        with self._lock:
+            self._compactions[table] = jobs
 
     def note(self, table: str, number: int, count: Callable[[], FilesReport]) -> None:
         """Take note that a table was looked at.
@@ -147,13 +156,18 @@ class TableFigures:
         """Forget all tables but these."""
         with self._lock:
             self._seen = {name: seen for name, seen in self._seen.items() if name in tables}
+            counted = self._compactions.items()
+            self._compactions = {name: count for name, count in counted if name in tables}
 
     def __iter__(self) -> Iterator[TableFigure]:
         """Yield the figures of each table, by name."""
         with self._lock:
-            seen = sorted(self._seen.items())
+            seen, compactions = sorted(self._seen.items()), self._compactions
         now_s = self._clock.ticks_s()
-        return (TableFigure(name, files, now_s - at_s) for name, (files, at_s) in seen)
+        return (
+            TableFigure(name, files, now_s - at_s, compactions.get(name))
+            for name, (files, at_s) in seen
+        )
 
 
 class Workers(Protocol):
@@ -170,14 +184,22 @@ class Workers(Protocol):
         ...
 
 
+class NoWorkers:
+    """The workers of a process that has none."""
+
+    running: Final[Mapping[str, int]] = {}
+    resting: Final[Sequence[str]] = ()
+
+
 class Metrics:
     """Figures of an instance: its queues as they are, its jobs and tables as they were lately.
 
-    Tables are not looked at here, so that no bucket is asked however often somebody looks.
+    Tables are not looked at here, so that no bucket is asked however often somebody looks. An
+    instance without a place for jobs has neither queues nor jobs.
 
     Args:
-        jobs: Returns the instance's jobs.
-        fleet: The workers of this process.
+        instance: Returns the instance.
+        fleet: Returns the workers of this process.
         tables: What maintenance saw of tables.
         clock: The time.
         lost: Returns why maintenance cannot use the instance; None if it can.
@@ -185,17 +207,17 @@ class Metrics:
 
     def __init__(
         self,
-        jobs: Callable[[], InstanceJobs],
-        fleet: Workers,
+        instance: Callable[[], Instance],
+        fleet: Callable[[], Workers],
         tables: Iterable[TableFigure],
         clock: Clock,
         lost: Callable[[], InstanceLost | None] = lambda: None,
     ) -> None:
         self._lost = lost
-        self._jobs = jobs
+        self._instance = instance
         self._fleet = fleet
         self._tables = tables
-        self._figures = JobFigures(jobs, clock)
+        self._figures = JobFigures(lambda: instance().jobs, clock)
 
     def text(self) -> str:
         """Return the figures in Prometheus' text format.
@@ -209,12 +231,13 @@ class Metrics:
         """Return why this process cannot do its work; none when it can."""
         found = [
             f"{kind} workers keep failing, and none is started for a while"
-            for kind in self._fleet.resting
+            for kind in self._fleet().resting
         ]
         if (lost := self._lost()) is not None:
             found.append(str(lost))
         try:
-            self._jobs().queue_depths()
+            if (jobs := self._jobs()) is not None:
+                jobs.queue_depths()
         except InstanceLost as failure:
             if lost is None:
                 found.append(str(failure))
@@ -222,8 +245,23 @@ class Metrics:
             found.append(f"the queues cannot be read: {failure}")
         return found
 
+    def _jobs(self) -> InstanceJobs | None:
+        try:
+            return self._instance().jobs
+        except PropertiesInvalid:  # it has no place for them
+            return None
+
     def _lines(self) -> Iterator[str]:
-        depths = self._jobs().queue_depths()
+        if (jobs := self._jobs()) is not None:
+            yield from self._of_queues(jobs)
+            yield from self._of_jobs(self._figures.counts())
+        yield from _gauge("sleeper_workers", "Worker processes of this sleeper serve.")
+        for worker, running in self._fleet().running.items():
+            yield f'sleeper_workers{{kind="{worker}"}} {running}'
+        yield from self._of_tables()
+
+    def _of_queues(self, jobs: InstanceJobs) -> Iterator[str]:
+        depths = jobs.queue_depths()
         yield from _gauge("sleeper_queue_messages_ready", "Messages that wait for a worker.")
         for name, depth in depths.items():
             yield f'sleeper_queue_messages_ready{{queue="{name}"}} {depth.ready}'
@@ -237,11 +275,6 @@ class Metrics:
         for name, depth in depths.items():
             if depth.oldest_s is not None or not depth.ready + depth.hidden:  # else it is not known
                 yield f'sleeper_queue_oldest_seconds{{queue="{name}"}} {depth.oldest_s or 0.0:.3f}'
-        yield from self._of_jobs(self._figures.counts())
-        yield from _gauge("sleeper_workers", "Worker processes of this sleeper serve.")
-        for worker, running in self._fleet.running.items():
-            yield f'sleeper_workers{{kind="{worker}"}} {running}'
-        yield from self._of_tables()
 
     def _of_jobs(self, counts: JobCounts) -> Iterator[str]:
         yield from _gauge("sleeper_jobs", f"The last {JOBS_MAX} jobs of a kind, by state.")
@@ -267,6 +300,12 @@ class Metrics:
         yield from _gauge("sleeper_table_age_seconds", "Since maintenance looked at the table.")
         for label, each in tables:
             yield f'sleeper_table_age_seconds{{table="{label}"}} {each.age_s:.0f}'
+        left = [(label, each.compactions) for label, each in tables if each.compactions is not None]
+        if left:
+            about = "Compaction jobs that are planned or at work, where workers run them."
+            yield from _gauge("sleeper_compaction_jobs", about)
+            for label, count in left:
+                yield f'sleeper_compaction_jobs{{table="{label}"}} {count}'
 
 
 class MetricsServer:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from sleeper.errors import InstanceGone, PropertiesInvalid
 from sleeper.instance.instance import Instance
+from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.jobs.kinds import COMPACTION, KINDS
 from sleeper.tables.table import Table
 from sleeper.workers.instance_changes import CurrentInstance, PauseLook
@@ -34,7 +35,13 @@ from sleeper.workers.maintenance import (
 )
 from sleeper.workers.serve.fleet import WaitingCompactions, WorkerProcess, start_logged
 from sleeper.workers.serve.job_services import open_job_services
-from sleeper.workers.serve.metrics import Metrics, MetricsServer, TableFigures
+from sleeper.workers.serve.metrics import (
+    Metrics,
+    MetricsServer,
+    NoWorkers,
+    TableFigures,
+    Workers,
+)
 from sleeper.workers.stop_signal import StopSignal
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -53,6 +60,7 @@ class ServeSettings:
         compactions_at_once: Compaction jobs that maintenance runs in parallel, if no worker does.
         workers_max: How many workers of each kind may run at once; 0 for none.
         metrics_address: Host and port where metrics are answered; None for nowhere.
+        leaves_compactions: Whether workers elsewhere run all compactions.
     """
 
     every_s: float
@@ -61,6 +69,7 @@ class ServeSettings:
     compactions_at_once: int = 1
     workers_max: Mapping[str, int]
     metrics_address: tuple[str, int] | None = None
+    leaves_compactions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +157,17 @@ class _Serve:
             note_lost=self._current.note_lost,
         )
         self._gone_rounds = 0
+        self._waiting = WaitingCompactions(self._clock)
         self._note_planned: NotePlannedJobs | None = None
+        if settings.leaves_compactions:
+            self._note_planned = self._note_left
+        self._fleet: Workers = NoWorkers()
         self._has_jobs = False
         self._wants_jobs = not (settings.once or settings.only_tables)
 
     def run(self) -> list[MaintenanceStep]:
         """Run all of it; return the steps of one round, if there is only one, or of the end."""
+        self._start_metrics()
         if self._wants_jobs:
             self._start_jobs()
         rounds = OneRound(self._stop) if self._settings.once else self._pace
@@ -166,6 +180,15 @@ class _Serve:
     def _tables(self) -> Iterator[OnlineTable]:
         for table in self._online():
             yield self._maintained(table)
+
+    def _note_waiting(self, table: Table, jobs: Sequence[CompactionJob]) -> None:
+        """Have workers started for the jobs of a table."""
+        self._waiting.note_planned(table.table_id, jobs)
+
+    def _note_left(self, table: Table, jobs: Sequence[CompactionJob]) -> None:
+        """Take note of the jobs of a table, for whoever starts workers by their number."""
+        if (figures := self._online.figures) is not None:
+            figures.note_compactions(table.name, len(jobs) + len(table.claims()))
 
     def _maintained(self, table: Table) -> OnlineTable:
         workers = self._settings.compactions_at_once
@@ -195,8 +218,9 @@ class _Serve:
 
     def _start_jobs(self) -> None:
         """Start what runs jobs, now or when the instance gets a place for jobs."""
-        limits = self._settings.workers_max
-        waiting = WaitingCompactions(self._clock)
+        limits = dict(self._settings.workers_max)
+        if self._settings.leaves_compactions:
+            limits[COMPACTION] = 0
         try:
             jobs = open_job_services(
                 self._current,
@@ -205,28 +229,33 @@ class _Serve:
                 stop=self._stop,
                 note_work=self._pace.note_change,
                 is_paused=self._is_paused,
-                compactions=waiting.take,
+                compactions=self._waiting.take,
             )
         except PropertiesInvalid as missing:
             _log.warning("no jobs are run: %s", missing)
             return
         self._has_jobs = True
-        address = self._settings.metrics_address
-        if address is not None:
-            if address[0] not in _LOOPBACK:
-                _log.warning("anybody who reaches %s can read the metrics", address[0])
-            figures = self._online.figures = TableFigures(self._clock)
-            metrics = Metrics(
-                lambda: self._current().jobs,
-                jobs.fleet,
-                figures,
-                self._clock,
-                lost=lambda: self._current.lost,
-            )
-            self._services.enter_context(MetricsServer(metrics, *address))
+        self._fleet = jobs.fleet
         self._services.enter_context(jobs)
         if limits[COMPACTION]:
-            self._note_planned = waiting.note_planned
+            self._note_planned = self._note_waiting
+
+    def _start_metrics(self) -> None:
+        """Answer for metrics, whether or not there are jobs."""
+        address = self._settings.metrics_address
+        if address is None or self._settings.once:
+            return
+        if address[0] not in _LOOPBACK:
+            _log.warning("anybody who reaches %s can read the metrics", address[0])
+        figures = self._online.figures = TableFigures(self._clock)
+        metrics = Metrics(
+            self._current,
+            lambda: self._fleet,
+            figures,
+            self._clock,
+            lost=lambda: self._current.lost,
+        )
+        self._services.enter_context(MetricsServer(metrics, *address))
 
 
 @contextmanager

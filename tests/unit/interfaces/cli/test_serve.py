@@ -124,6 +124,14 @@ def test_json_is_one_document_and_so_needs_an_end(url):
     assert "--json goes with --once" in refused.output
 
 
+def test_metrics_are_answered_while_it_runs(url):
+    """One round ends before anybody could ask."""
+    refused = sleeper("serve", "--once", "--metrics", "127.0.0.1:0", "--instance", url)
+
+    assert refused.exit_code == 2
+    assert "--once ends at once" in refused.output
+
+
 def test_scripts_of_before_go_on(url):
     """`--only-tables` had to be given once."""
     assert sleeper("serve", "--only-tables", "--once", "--instance", url).exit_code == 0

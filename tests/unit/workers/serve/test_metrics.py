@@ -6,18 +6,20 @@ import json
 import urllib.error
 import urllib.request
 from datetime import timedelta
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.errors import StorageFailed
+from sleeper.errors import PropertiesInvalid, StorageFailed
+from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import QueueDepth
 from sleeper.workers.maintenance import OnlineTables
 from sleeper.workers.serve.fleet import WorkerFleet
-from sleeper.workers.serve.metrics import Metrics, MetricsServer, TableFigures
+from sleeper.workers.serve.metrics import Metrics, MetricsServer, NoWorkers, TableFigures
 from tests.unit.workers.clocks import clock_of
 
 
@@ -39,6 +41,20 @@ def jobs():
     jobs = sleeper.connect("memory://").jobs
     jobs.send("ingest", "{}")
     return jobs
+
+
+class WithJobs(NamedTuple):
+    """What metrics ask an instance for."""
+
+    jobs: InstanceJobs
+
+
+class WithoutJobs:
+    """An instance in a bucket, of which nobody has said where its jobs are."""
+
+    @property
+    def jobs(self):
+        raise PropertiesInvalid({"sleeper.jobs.url": "sleeper.jobs.url is not set"})
 
 
 class Ticks:
@@ -64,7 +80,7 @@ def tables(ticks):
 def ask(jobs, fleet, tables, ticks):
     """Ask the server for a path; return status and text."""
     with MetricsServer(
-        Metrics(lambda: jobs, fleet, tables, clock_of(ticks)), "127.0.0.1", 0
+        Metrics(lambda: WithJobs(jobs), lambda: fleet, tables, clock_of(ticks)), "127.0.0.1", 0
     ) as server:
 
         def ask(path):
@@ -184,3 +200,35 @@ def test_commits_are_told_by_who_made_them(ask, jobs, ticks):
     assert '\nsleeper_jobs{kind="ingest",state="FINISHED"} 4\n' in text
     assert '\nsleeper_commit_seconds_max{kind="ingest",by="worker"} 4.000\n' in same
     assert '\nsleeper_commit_seconds_max{kind="ingest",by="worker"} 9.000\n' in later
+
+
+def test_an_instance_without_jobs_has_its_tables_alone(tables):
+    """Given no place for jobs, then it is healthy, and tables are told."""
+    table = sleeper.connect("memory://").create_table(
+        "t", pa.schema([("id", pa.int64())]), row_keys=["id"]
+    )
+    tables.note("t", 1, table.report_files)
+
+    metrics = Metrics(WithoutJobs, NoWorkers, tables, clock_of(lambda: 1000.0))
+
+    assert metrics.problems() == []
+    assert 'sleeper_table_age_seconds{table="t"} 0\n' in metrics.text()
+    assert "sleeper_queue" not in metrics.text()
+    assert "sleeper_jobs" not in metrics.text()
+
+
+def test_compactions_that_are_left_to_workers_are_counted(ask, tables):
+    """Given tables whose jobs were counted, then each has a figure until it is gone."""
+    table = sleeper.connect("memory://").create_table(
+        "t", pa.schema([("id", pa.int64())]), row_keys=["id"]
+    )
+    for name in ("kept", "gone"):
+        tables.note(name, 1, table.report_files)
+        tables.note_compactions(name, 3)
+    tables.note("other", 1, table.report_files)
+    tables.keep({"kept", "other"})
+
+    _, text = ask("/metrics")
+
+    counted = [line for line in text.splitlines() if line.startswith("sleeper_compaction_jobs")]
+    assert counted == ['sleeper_compaction_jobs{table="kept"} 3']

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
+import time
+from contextlib import closing, suppress
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
 
 import sleeper
+from sleeper.model.files import ClaimOwner
 from sleeper.model.jobs.kinds import KIND_NAMES
+from sleeper.state.transactions.files import Claim, ClaimFiles
 from sleeper.workers.serve.serve import ServeSettings, WorkerCommand, run_serve, workers_max_of
 from sleeper.workers.stop_signal import StopSignal
 
@@ -63,6 +69,54 @@ def test_one_round_runs_no_job_and_returns_what_was_done(tmp_path):
     assert [(step.verb, step.done) for step in steps] == [("compact", "2 files became 1")]
     assert instance.jobs.queue_depths()["ingest"].ready == 1
     assert stop.is_set()
+
+
+def test_compactions_are_left_to_workers_elsewhere_and_counted(tmp_path):
+    """Given files in a table and a job of another that is claimed, then none is compacted here."""
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+    table = instance.create_table("t", pa.schema([("id", pa.int64())]), row_keys=["id"])
+    table.set_properties({"sleeper.table.compaction.strategy.class": "BasicCompactionStrategy"})
+    table.set_properties({"sleeper.table.compaction.files.batch.size": 2})
+    for number in range(4):
+        table.ingest([{"id": number}])
+    names = tuple(sorted(each.filename for each in table.references()))[:2]
+    claim = Claim(job_id="elsewhere", partition_id="root", filenames=names)
+    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
+    table._current().store.commit(ClaimFiles(assignments=(claim,), owner=owner))
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    settings = ServeSettings(
+        every_s=60,
+        only_tables=True,
+        workers_max=workers_max_of({}, 1),
+        metrics_address=("127.0.0.1", port),
+        leaves_compactions=True,
+    )
+    stop = StopSignal()
+    serves = threading.Thread(
+        target=run_serve, args=(lambda: instance, settings, stop, WorkerCommand(("false",), print))
+    )
+    serves.start()
+    try:
+        counted = figure_of(port, "sleeper_compaction_jobs")
+    finally:
+        stop.set()
+        serves.join(timeout=60)
+
+    assert counted == "2"
+    assert instance.table("t").report_files().files == 4
+
+
+def figure_of(port, name):
+    """Ask until a metric has a figure."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith(f"{name}{{"):
+                    return line.rpartition(" ")[2]
+        time.sleep(0.05)
+    return None
 
 
 def test_after_three_rounds_without_an_instance_serve_ends_and_says_so(tmp_path, caplog):
