@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.model.aws_partitions import PARTITIONS, AwsPartition, partition_of
 from sleeper.model.jobs.kinds import QUEUES, QueueName
 from sleeper.model.stacks import StackName
 from sleeper.storage.aws.clients import resource_prefix
 from sleeper.storage.aws.deployment.names import InstanceNames
 from sleeper.storage.aws.dynamo_tables import DynamoTable
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames, sqs_names
-
-_PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +77,12 @@ class DeployedNames:
     @property
     def partition(self) -> str:
         """The part of AWS that the region is in, with which ARNs begin."""
-        return next((name for start, name, _ in _PARTITIONS if self._is_in(start)), "aws")
+        return self._part.name
 
     @property
     def domain(self) -> str:
         """The domain of AWS in the region."""
-        found = next((domain for start, _, domain in _PARTITIONS if self._is_in(start)), "")
-        return found or "amazonaws.com"
+        return self._part.domain
 
     @property
     def registry(self) -> str:
@@ -169,5 +167,6 @@ class DeployedNames:
         """Return the name of a stack."""
         return self.prefix + stack
 
-    def _is_in(self, start: str) -> bool:
-        return self.region.startswith(start)
+    @property
+    def _part(self) -> AwsPartition:
+        return partition_of(self.region) or PARTITIONS[0]

@@ -13,6 +13,7 @@ from sleeper.deploy.image_addresses import EcrAddress, with_registry
 from sleeper.deploy.names import DeployedNames
 from sleeper.deploy.platforms import platform_failures, size_failure
 from sleeper.errors import PropertiesInvalid, UrlInvalid
+from sleeper.model.aws_partitions import partition_of
 from sleeper.model.jobs.kinds import QUEUES, QUEUES_OF_BATCHER, TASK_KINDS, QueueName
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.jobs.settings import queue_settings, task_size
@@ -50,12 +51,14 @@ EMR_SERVERLESS_REGIONS: Final = (
     "cn-northwest-1",
     "eu-central-1",
     "eu-central-2",
+    "eu-isoe-west-1",
     "eu-north-1",
     "eu-south-1",
     "eu-south-2",
     "eu-west-1",
     "eu-west-2",
     "eu-west-3",
+    "eusc-de-east-1",
     "il-central-1",
     "me-central-1",
     "me-south-1",
@@ -65,6 +68,8 @@ EMR_SERVERLESS_REGIONS: Final = (
     "us-east-2",
     "us-gov-east-1",
     "us-gov-west-1",
+    "us-iso-east-1",
+    "us-isob-east-1",
     "us-west-1",
     "us-west-2",
 )
@@ -115,7 +120,8 @@ def setting_failures(
     yield from _contradictions(readable, chosen)
     yield from _safekeeping_failures(readable, region)
     yield from _image_failures(readable, account, region)
-    if StackName.EMR_SERVERLESS in chosen and region not in EMR_SERVERLESS_REGIONS:
+    is_region = partition_of(region) is not None
+    if StackName.EMR_SERVERLESS in chosen and is_region and region not in EMR_SERVERLESS_REGIONS:
         yield (
             known.REGION,
             (
@@ -150,12 +156,17 @@ def _identity_failures(
                 "last."
             ),
         )
-    for name, value, pattern, wanted in (
-        (known.ACCOUNT, account, "[0-9]{12}", "the 12 digits of an AWS account"),
-        (known.REGION, region, "[a-z]{2}(-[a-z]+)+-[0-9]", "a region, such as eu-west-2"),
+    for name, value, is_right, wanted in (
+        (
+            known.ACCOUNT,
+            account,
+            re.fullmatch("[0-9]{12}", account) is not None,
+            "the 12 digits of an AWS account",
+        ),
+        (known.REGION, region, partition_of(region) is not None, "a region, such as eu-west-2"),
     ):
         set_to = properties.get(name, "").strip()
-        if re.fullmatch(pattern, value) is None:
+        if not is_right:
             yield name, f"{name} is {value!r:.100}, but it must be {wanted}."
         elif set_to and set_to != value:
             yield name, f"{name} is {set_to!r:.100}, but the credentials are those of {value!r}."
@@ -309,8 +320,11 @@ def _lease_failures(properties: InstanceProperties) -> Iterator[tuple[str, str]]
 
 
 def _near_regions(region: str) -> list[str]:
+    here = partition_of(region)
+    reachable = [each for each in EMR_SERVERLESS_REGIONS if partition_of(each) == here]
     start = region.partition("-")[0]
-    return [each for each in EMR_SERVERLESS_REGIONS if each.startswith(start)][:3] or ["us-east-1"]
+    near = [each for each in reachable if each.startswith(start)] or reachable
+    return near[:3] or ["us-east-1"]
 
 
 @dataclass(frozen=True, slots=True)

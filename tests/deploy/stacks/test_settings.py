@@ -139,7 +139,7 @@ def test_a_region_without_emr_serverless_is_told_with_regions_that_have_it():
     found = failures(NETWORK, region="us-gov-north-9")
 
     assert found.keys() == {"sleeper.region"}
-    assert "us-east-1, us-east-2, us-gov-east-1" in found["sleeper.region"]
+    assert "such as us-gov-east-1, us-gov-west-1." in found["sleeper.region"]
     without = {"sleeper.optional.stacks": "QueryStack"}
     assert settings_of(without, region="us-gov-north-9").names.partition == "aws-us-gov"
 
@@ -149,11 +149,37 @@ def test_regions_with_emr_serverless_are_those_that_botocore_knows():
     session = boto3.session.Session()
     known = {
         region
-        for partition in ("aws", "aws-cn", "aws-us-gov")
+        for partition in session.get_available_partitions()
         for region in session.get_available_regions("emr-serverless", partition_name=partition)
     }
 
     assert set(EMR_SERVERLESS_REGIONS) == known
+
+
+@pytest.mark.parametrize(
+    ("region", "arn", "domain"),
+    [
+        ("eu-west-2", "arn:aws:", "eu-west-2.amazonaws.com"),
+        ("cn-north-1", "arn:aws-cn:", "cn-north-1.amazonaws.com.cn"),
+        ("us-gov-west-1", "arn:aws-us-gov:", "us-gov-west-1.amazonaws.com"),
+        ("us-iso-east-1", "arn:aws-iso:", "us-iso-east-1.c2s.ic.gov"),
+        ("us-isob-east-1", "arn:aws-iso-b:", "us-isob-east-1.sc2s.sgov.gov"),
+        ("eusc-de-east-1", "arn:aws-eusc:", "eusc-de-east-1.amazonaws.eu"),
+    ],
+)
+def test_each_part_of_aws_has_its_arns_and_its_domain(region, arn, domain):
+    """Given a region that is isolated, sovereign or in China, then names are those of its part."""
+    made = settings_of({"sleeper.optional.stacks": "QueryStack"}, region=region)
+
+    assert made.names.function_arn("query").startswith(arn)
+    assert made.image("worker").startswith(f"{ACCOUNT}.dkr.ecr.{domain}/")
+    assert made.names.queue_url("q") == f"https://sqs.{domain}/{ACCOUNT}/q"
+
+
+@pytest.mark.parametrize("region", ["London", "us-isox-east-1", "mars-west-1", "eu-west-2a", ""])
+def test_what_is_no_region_is_refused(region):
+    """Given a name that no part of AWS has for a region, then it is told, with an example."""
+    assert "must be a region" in failures(NETWORK, region=region)["sleeper.region"]
 
 
 def test_properties_of_another_account_or_region_are_refused():

@@ -214,4 +214,12 @@ BUGS = (
         wrong="        effect=iam.Effect.ALLOW,\n",
         tests=("tests/deploy/stacks/test_roles.py",),
     ),
+    Bug(
+        name="isolated-arns-of-all",
+        breaks="ARNs in regions that are isolated begin as those of all others, and name nothing.",
+        module="model/aws_partitions.py",
+        right='    AwsPartition("aws-iso", r"us-iso-\\w+-\\d+", "c2s.ic.gov"),\n',
+        wrong='    AwsPartition("aws", r"us-iso-\\w+-\\d+", "c2s.ic.gov"),\n',
+        tests=("tests/unit/model/test_aws_partitions.py",),
+    ),
 )

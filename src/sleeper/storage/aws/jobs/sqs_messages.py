@@ -16,6 +16,7 @@ from math import ceil
 from typing import Any, Final
 
 from sleeper.errors import BadRequest, ObjectNotFound
+from sleeper.model.aws_partitions import DOMAINS
 from sleeper.model.jobs.messages import DeadLetter, NewMessage, ReceivedMessage, received_too_often
 from sleeper.model.object_stores import without_credentials
 from sleeper.storage.aws.clients import aws_failure, error_code, is_missing, vendor_errors
@@ -225,7 +226,9 @@ def _bytes(entry: Entry) -> int:
 
 logger = logging.getLogger(__name__)
 
-_AMAZON: Final = re.compile(r"https://sqs\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/")
+_AMAZON: Final = re.compile(
+    rf"https://sqs\.([a-z0-9-]+)\.(?:{'|'.join(re.escape(each) for each in DOMAINS)})/"
+)
 _NO_QUEUE: Final = ("InvalidAddress", "InvalidParameterValue")
 
 
