@@ -56,9 +56,9 @@ Counted from its templates.
 ## While nobody uses it
 
 **${total:.2f} a month**, whatever it stores. Nothing is paid by the hour: there is no NAT, no
-endpoint of a VPC, no provisioned capacity, and no task while there is no work. Most of it are
-requests by which Lambda asks empty queues for messages; the rest are alarms and schedules that
-look for work.
+endpoint of a VPC, no provisioned capacity, and no task while there is no work. Half of it are
+requests by which Lambda asks queues for messages that users and workers do not let wait; other
+queues are asked only while they have some. The rest are alarms and schedules that look for work.
 
 | | number | paid by | $ a month |
 |---|---|---|---|

@@ -95,9 +95,9 @@ _FREE: Final = {
 
 _CHANGES: Final = {"DynamoDB read unit": 1.0, "S3 read": 1.0}
 REQUESTS: Final[Mapping[str, Mapping[str, float]]] = {
-    "create_batches": {"DynamoDB read unit": 1.0},
+    "create_batches": {"DynamoDB read unit": 1.0, "SQS request": 1.0},
     "watch_queues": {"SQS request": 1.0},  # for each queue that its environment names
-    "trigger_tables": _CHANGES,
+    "trigger_tables": {**_CHANGES, "SQS request": 1.0},
     **{
         f"start_workers {each.name}": {"SQS request": 1.0} if each.queues else _CHANGES
         for each in TASK_KINDS
@@ -160,6 +160,7 @@ def polling_costs(templates: Iterable[Mapping[str, Any]]) -> list[CostLine]:
         str(each["Properties"]["EventSourceArn"])
         for each in _resources(templates)
         if each["Type"] == "AWS::Lambda::EventSourceMapping"
+        and each["Properties"].get("Enabled", True)  # others are enabled while there is work
     ]
     fifo = sum(1 for each in sources if ".fifo" in each)
     requests = POLLS_A_MINUTE * MONTH_MINUTES

@@ -77,7 +77,7 @@ def test_a_schedule_costs_its_calls():
 
     assert found.count == MONTH_MINUTES // 5
     assert found.what == "`trigger_tables`, every 5 minutes"
-    assert found.dollars == pytest.approx(8_760 * (0.2e-6 + 0.3 * 16.6667e-6 + 0.3e-6 + 0.525e-6))
+    assert found.dollars == pytest.approx(8_760 * (0.2e-6 + 0.3 * 16.6667e-6 + 0.3e-6 + 0.925e-6))
     with pytest.raises(BadRequest, match="cron"):
         schedule_costs(
             template(
@@ -124,11 +124,12 @@ def test_a_look_at_queues_costs_a_request_for_each():
 
 
 def test_empty_queues_are_asked():
-    """Given queues that Lambda waits for, then its requests are priced, those of FIFO higher."""
+    """Given queues, then requests of Lambda are priced, but not to one that is followed by a call."""
     standard, fifo = polling_costs(
         template(
             ("AWS::Lambda::EventSourceMapping", {"EventSourceArn": "q"}),
             ("AWS::Lambda::EventSourceMapping", {"EventSourceArn": "q.fifo"}),
+            ("AWS::Lambda::EventSourceMapping", {"EventSourceArn": "r.fifo", "Enabled": False}),
         )
     )
 

@@ -218,6 +218,7 @@ def test_nobody_may_make_change_or_delete_what_stacks_make(deployed):
         "dynamodb:PutItem",
         "dynamodb:UpdateItem",
         "logs:CreateLogStream",
+        "lambda:UpdateEventSourceMapping",  # to enable and disable it: see the test below
         "logs:PutLogEvents",
         "s3:DeleteObject",
         "s3:PutObject",
@@ -232,6 +233,42 @@ def test_nobody_may_make_change_or_delete_what_stacks_make(deployed):
     }
 
     assert changes - allowed_here == set()
+
+
+def test_a_mapping_is_enabled_by_the_function_that_follows_its_queue_alone(deployed):
+    """Given roles that may change a mapping, then it is one of their stack that begins disabled."""
+    found = {}
+    for role in deployed.resources("AWS::IAM::Role"):
+        for policy in role.properties.get("Policies", []):
+            for statement in policy["PolicyDocument"]["Statement"]:
+                if "lambda:UpdateEventSourceMapping" in listed(statement["Action"]):
+                    found[role.name.removeprefix(deployed.settings.names.prefix)] = (
+                        role.stack,
+                        statement["Resource"],
+                    )
+    sources = {
+        (each.stack, each.id): each.properties
+        for each in deployed.resources("AWS::Lambda::EventSourceMapping")
+    }
+
+    assert found.keys() == {
+        "batcher-create-jobs",
+        "garbage-collector-trigger",
+        "partition-splitter-trigger",
+        "table-metrics-trigger",
+    }
+    for name, (stack, resource) in found.items():
+        start, ref = resource["Fn::Join"][1]
+        assert start.endswith(":event-source-mapping:")
+        source = sources.pop((stack, ref["Ref"]))
+        assert source["Enabled"] is False
+        function = deployed.resource("AWS::Lambda::Function", name).properties
+        variables = function["Environment"]["Variables"]
+        queue = source["EventSourceArn"].rpartition(":")[2]
+        assert variables["SLEEPER_SOURCE"] == ref
+        assert variables["SLEEPER_SOURCE_QUEUE_URL"].endswith(f"/{queue}")
+    assert sources, "some queues are asked all the time"
+    assert all("Enabled" not in each for each in sources.values())
 
 
 def test_a_query_reads_tables_and_writes_results_alone(synthesised):

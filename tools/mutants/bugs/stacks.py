@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ..bug import Bug
 
+_SOURCE = "storage/aws/jobs/queue_source.py"
+_FOLLOWED = ("tests/aws/lambdas/test_queue_source.py",)
 _WATCH = "storage/aws/jobs/queue_watch.py"
 _ALARMS = ("tests/deploy/stacks/test_alarms.py",)
 
@@ -55,6 +57,30 @@ BUGS = (
         right='            "propagateTags": "TASK_DEFINITION",',
         wrong="           ",
         tests=("tests/unit/storage/aws/test_ecs_tasks.py",),
+    ),
+    Bug(
+        name="queues-are-left-with-work",
+        breaks="A queue with a message that a function has taken is asked no more.",
+        module=_SOURCE,
+        right='    "ApproximateNumberOfMessagesNotVisible",\n',
+        wrong="",
+        tests=_FOLLOWED,
+    ),
+    Bug(
+        name="counts-of-a-minute-ago",
+        breaks="A queue is asked no more, as its message is not counted yet.",
+        module=_SOURCE,
+        right='            if not wanted and now - found["LastModified"] < _KEPT:\n',
+        wrong="            if False:\n",
+        tests=_FOLLOWED,
+    ),
+    Bug(
+        name="sent-messages-wait-for-another-look",
+        breaks="Messages that were sent wait until a later look counts them.",
+        module=_SOURCE,
+        right="            wanted = sent or self._has_messages(sqs)\n",
+        wrong="            wanted = self._has_messages(sqs)\n",
+        tests=_FOLLOWED,
     ),
     Bug(
         name="metrics-of-nothing",

@@ -19,6 +19,7 @@ from sleeper.deploy.stacks.parts import (
     add_function,
     add_queue_source,
     add_schedule,
+    follow_queue,
     new_stack,
 )
 from sleeper.deploy.stacks.workers import add_workers
@@ -73,7 +74,9 @@ def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
         environment={},
     )
     taker = add_function(stack, settings, submitter)
-    add_queue_source(stack, taker, names.queue_arn(names.queue(QueueName.BATCHER)), batch=10)
+    queue = names.queue(QueueName.BATCHER)
+    source = add_queue_source(stack, taker, names.queue_arn(queue), batch=10, on_demand=True)
+    followed, variables = follow_queue(settings, source, queue)
     creator = FunctionSpec(
         name=BATCH_CREATOR,
         handler="create_batches",
@@ -85,8 +88,9 @@ def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
             *grants.batch(names),
             *grants.track(names, JobKind.INGEST),
             *grants.send(names, QueueName.INGEST, *BULK_IMPORT_QUEUES),
+            *followed,
         ),
-        environment={},
+        environment=variables,
         reserved=1,  # one after the other
     )
     add_function(stack, settings, creator)

@@ -403,7 +403,8 @@ def add_queue_source(
     *,
     batch: int = 1,
     at_once: int | None = None,
-) -> None:
+    on_demand: bool = False,
+) -> functions.CfnEventSourceMapping:
     """Have a function called with the messages of a queue. It says which of them failed.
 
     Args:
@@ -413,18 +414,45 @@ def add_queue_source(
             may take.
         batch: Messages in one call, at most.
         at_once: Calls at once, at most; None for as many as the account has.
+        on_demand: Whether it is disabled until `follow_queue` enables it.
     """
-    functions.CfnEventSourceMapping(
+    return functions.CfnEventSourceMapping(
         stack,
         f"{function.node.id}-messages",
         event_source_arn=queue_arn,
         function_name=function.ref,
         batch_size=batch,
+        enabled=False if on_demand else None,
         function_response_types=["ReportBatchItemFailures"],
         scaling_config=None
         if at_once is None
         else functions.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=at_once),
     )
+
+
+def follow_queue(
+    settings: DeploymentSettings,
+    source: functions.CfnEventSourceMapping,
+    queue: str,
+) -> tuple[tuple[Grant, ...], dict[str, str]]:
+    """Return what lets a function enable a mapping while its queue has messages.
+
+    Args:
+        settings: The settings of the deployment.
+        source: The mapping, in the same stack, which is `on_demand`.
+        queue: The name of its queue.
+
+    Returns:
+        What the function may do, and variables that it reads.
+    """
+    mapping = settings.names.arn("lambda", f"event-source-mapping:{source.ref}")
+    changes = ("lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping")
+    allowed = (
+        Grant(("sqs:GetQueueAttributes",), (settings.names.queue_arn(queue),)),
+        Grant(changes, (mapping,)),
+    )
+    url = settings.names.queue_url(queue)
+    return allowed, {"SLEEPER_SOURCE": source.ref, "SLEEPER_SOURCE_QUEUE_URL": url}
 
 
 # ---------------------------------------------------------------- schedules

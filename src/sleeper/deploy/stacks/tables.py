@@ -25,6 +25,7 @@ from sleeper.deploy.stacks.parts import (
     add_queue,
     add_queue_source,
     add_schedule,
+    follow_queue,
     new_stack,
 )
 from sleeper.model.jobs.messages import QueueSettings
@@ -60,31 +61,14 @@ def _add_operation(
     """Add what an operation on every online table needs: at most one of a table at once.
 
     A schedule calls the trigger, which sends one message for each online table to a FIFO queue; the
-    table's id is its group, so the function is not called twice at once for a table.
+    table's id is its group, so the function is not called twice at once for a table. Lambda asks
+    the queue for messages only while there are some: the trigger enables and disables the mapping.
     """
     names, lambdas = settings.names, settings.properties.lambdas
     queues = names.operation_queues(operation)
     queue = queues.queue
     visibility_s = float(spec.timeout_s)
     add_queue(stack, queues, QueueSettings(fifo=True, visibility_s=visibility_s))
-    trigger = FunctionSpec(
-        name=operation.trigger,
-        handler="trigger_tables",
-        description=f"Sends a message for each online table, to {operation.name} it",
-        memory_mb=lambdas.trigger_memory_mb,
-        timeout_s=lambdas.trigger_timeout_s,
-        grants=(*look_for_work(names), *send_to(names, queue)),
-        environment={"SLEEPER_TABLES_QUEUE_URL": names.queue_url(queue)},
-    )
-    add_function(stack, settings, trigger)
-    add_schedule(
-        stack,
-        settings,
-        f"{operation.function}-rule",
-        function=trigger.name,
-        minutes=spec.minutes,
-        event={"operation": operation.name},
-    )
     run = FunctionSpec(
         name=operation.function,
         handler="run_tables",
@@ -97,7 +81,33 @@ def _add_operation(
     )
     made = add_function(stack, settings, run)
     made.node.add_dependency(stack.node.find_child(queue))
-    add_queue_source(stack, made, names.queue_arn(queue), batch=spec.batch, at_once=spec.at_once)
+    source = add_queue_source(
+        stack,
+        made,
+        names.queue_arn(queue),
+        batch=spec.batch,
+        at_once=spec.at_once,
+        on_demand=True,
+    )
+    allowed, variables = follow_queue(settings, source, queue)
+    trigger = FunctionSpec(
+        name=operation.trigger,
+        handler="trigger_tables",
+        description=f"Sends a message for each online table, to {operation.name} it",
+        memory_mb=lambdas.trigger_memory_mb,
+        timeout_s=lambdas.trigger_timeout_s,
+        grants=(*look_for_work(names), *send_to(names, queue), *allowed),
+        environment={"SLEEPER_TABLES_QUEUE_URL": names.queue_url(queue), **variables},
+    )
+    add_function(stack, settings, trigger)
+    add_schedule(
+        stack,
+        settings,
+        f"{operation.function}-rule",
+        function=trigger.name,
+        minutes=spec.minutes,
+        event={"operation": operation.name},
+    )
 
 
 def add_garbage_stack(app: App, settings: DeploymentSettings) -> Stack:

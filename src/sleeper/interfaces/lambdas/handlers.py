@@ -57,6 +57,7 @@ from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, n
 from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
 from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, QueueName
 from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.jobs.queue_source import QueueSource
 from sleeper.storage.aws.jobs.queue_watch import QueueWatch, count_tasks, raise_failures
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.scheduled_operations import ask_for_operation, checked_operation
@@ -104,9 +105,11 @@ def submit_to_batcher(event: Event, context: LambdaContext) -> Answer:
 def create_batches(event: Event, context: LambdaContext) -> dict[str, int]:
     """Make jobs of submitted files that are due, and send them; return how many.
 
-    While no file waits that costs two reads of DynamoDB, and nothing else is asked.
+    While no file waits that costs two reads of DynamoDB, and a look at the queue of submissions,
+    which Lambda asks for messages only while there are some (`SLEEPER_SOURCE`).
     """
     instance = warm_instance()
+    _follow_queue(sent=False)
     jobs = instance.jobs
     batcher = jobs.stores.batcher
     if not (batcher.pending() or batcher.unsent()):
@@ -125,7 +128,8 @@ def trigger_tables(event: Event, context: LambdaContext) -> dict[str, list[str]]
     day orphans), `measure`, or `compact` where no worker does. The message of each table is in a
     group of its own. A table is asked for when it has changed, for a while after where garbage may
     be left, and once a day. An instance whose tables do not change costs a scan of the table
-    index, a read of notes in S3, and a read of DynamoDB for each hundred tables.
+    index, a read of notes in S3, and a read of DynamoDB for each hundred tables; and a look at the
+    queue, which Lambda asks for messages only while there are some (`SLEEPER_SOURCE`).
 
     Raises:
         BadRequest: the event or SLEEPER_TABLES_QUEUE_URL is wrong.
@@ -133,7 +137,18 @@ def trigger_tables(event: Event, context: LambdaContext) -> dict[str, list[str]]
     """
     operation = checked_operation(event)
     sender = tables_sender(process_environment(), TimeLimit(context))
-    return {"tables": ask_for_operation(warm_instance(), operation, sender.send)}
+    tables = ask_for_operation(warm_instance(), operation, sender.send)
+    _follow_queue(sent=bool(tables))
+    return {"tables": tables}
+
+
+def _follow_queue(*, sent: bool) -> None:
+    """Have Lambda ask a queue for messages while there are some, if the environment names one."""
+    environment = process_environment()
+    mapping = environment.get("SLEEPER_SOURCE", "").strip()
+    if mapping:
+        source = QueueSource(needed(environment, "SLEEPER_SOURCE_QUEUE_URL"), mapping)
+        source.follow(aws_client("sqs"), aws_client("lambda"), current_time(), sent=sent)
 
 
 def run_tables(event: Event, context: LambdaContext) -> Answer:
