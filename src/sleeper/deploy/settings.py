@@ -187,7 +187,9 @@ def _stack_failure(name: str) -> str | None:
 def _network_failures(
     properties: InstanceProperties, chosen: Sequence[StackName]
 ) -> Iterator[tuple[str, str]]:
-    inside = [each for each in _IN_VPC if each in chosen]
+    inside: list[str] = [each for each in _IN_VPC if each in chosen]
+    if properties.cloud.in_vpc:
+        inside.append("sleeper.deploy.in.vpc")
     if not inside:
         return
     needed = f"which {' and '.join(inside)} {'need' if len(inside) > 1 else 'needs'}"

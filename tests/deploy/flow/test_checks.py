@@ -151,6 +151,32 @@ def test_the_vpc_and_its_subnets_belong_together(cloud):
     assert not texts(check_network(vpc, [mine], REGION), Level.WARNING)
 
 
+def test_rows_do_not_go_through_a_nat(cloud):
+    """Given subnets that lead out by a NAT, then gateways that are missing are told, and how."""
+    ec2 = cloud.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.73.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.73.1.0/24")["Subnet"]["SubnetId"]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+    ec2.create_route(
+        RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId="nat-0a1b2c3d4e5f60718"
+    )
+
+    told = texts(check_network(vpc, [subnet], REGION, for_functions=True), Level.WARNING)
+    for service in ("s3", "dynamodb"):
+        ec2.create_vpc_endpoint(
+            VpcId=vpc, ServiceName=f"com.amazonaws.{REGION}.{service}", RouteTableIds=[table]
+        )
+    then = check_network(vpc, [subnet], REGION, for_functions=True)
+
+    assert [
+        f"com.amazonaws.{REGION}.{each}" in text
+        for each, text in zip(("s3", "dynamodb"), told, strict=True)
+    ] == [True, True]
+    assert all(f"--route-table-ids {table}" in each for each in told)
+    assert [each.level for each in then] == [Level.OK]
+
+
 def test_more_processors_than_the_quota_are_a_warning(monkeypatch):
     """Given a quota of Fargate, then more than it is told, and does not stand in the way."""
 

@@ -226,11 +226,21 @@ def check_topic(topic: str, region: str) -> list[CheckResult]:
 
 _NO_VPC: Final = ("InvalidVpcID.NotFound", "NotFound")
 _NO_SUBNET: Final = ("InvalidSubnetID.NotFound", "NotFound", "InvalidSubnetID.Malformed")
+_SERVICES: Final = "ECR, SQS, DynamoDB, S3, STS, ECS, CloudWatch and its logs"
 _EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
 
 
-def check_network(vpc: str, subnets: Sequence[str], region: str) -> list[CheckResult]:
-    """Check that the VPC and the subnets exist, belong together, and reach the services of AWS."""
+def check_network(
+    vpc: str, subnets: Sequence[str], region: str, *, for_functions: bool = False
+) -> list[CheckResult]:
+    """Check that the VPC and the subnets exist, belong together, and reach the services of AWS.
+
+    Args:
+        vpc: The VPC.
+        subnets: The subnets of tasks and clusters.
+        region: The region.
+        for_functions: Whether functions run there too, which have no public address.
+    """
     client = aws_client("ec2", region)
     if not _exists(client, vpc):
         return failure(f"sleeper.vpc is {vpc}, but there is no such VPC in {region}")
@@ -247,7 +257,12 @@ def check_network(vpc: str, subnets: Sequence[str], region: str) -> list[CheckRe
             )
     if findings:
         return findings
-    return [*ok(f"VPC {vpc} has the subnets {', '.join(subnets)}"), *_routes(client, vpc, found)]
+    tables = _route_tables(client, vpc, found)
+    return [
+        *ok(f"VPC {vpc} has the subnets {', '.join(subnets)}"),
+        *_ways_out(tables, for_functions=for_functions),
+        *_gateways(client, vpc, region, tables),
+    ]
 
 
 def _exists(client: Any, vpc: str) -> bool:
@@ -275,8 +290,8 @@ def _subnets(
     return found, tuple(name for name in names if name not in found)
 
 
-def _routes(client: Any, vpc: str, subnets: Mapping[str, Mapping[str, Any]]) -> list[CheckResult]:
-    """Warn of subnets from which a task reaches neither ECR nor SQS."""
+def _route_tables(client: Any, vpc: str, subnets: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the route table of each subnet: its own, or the main one of the VPC."""
     tables = client.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])
     by_subnet: dict[str, Mapping[str, Any]] = {}
     main: Mapping[str, Any] = {}
@@ -286,19 +301,66 @@ def _routes(client: Any, vpc: str, subnets: Mapping[str, Mapping[str, Any]]) -> 
                 main = table
             if "SubnetId" in each:
                 by_subnet[each["SubnetId"]] = table
-    closed = [name for name in subnets if not _leads_out(by_subnet.get(name, main))]
+    return {name: by_subnet.get(name, main) for name in subnets}
+
+
+def _ways_out(tables: Mapping[str, Mapping[str, Any]], *, for_functions: bool) -> list[CheckResult]:
+    """Warn of subnets from which a task, or a function, reaches neither ECR nor SQS."""
+    closed = [name for name, table in tables.items() if not _leads_out(table)]
     if closed:
         return warning(
             f"subnets {', '.join(closed)} have no route to the internet (an internet gateway or "
-            "a NAT). Workers need one, or VPC endpoints for ECR, SQS, DynamoDB, S3, STS and "
-            "CloudWatch Logs"
+            f"a NAT). Workers need one, or VPC endpoints for {_SERVICES}"
+        )
+    public = [name for name, table in tables.items() if _leads_out(table, by="igw-")]
+    if for_functions and public:
+        return warning(
+            f"subnets {', '.join(public)} lead out by an internet gateway, which functions and "
+            "EMR Serverless cannot use, for they have no public address (sleeper.deploy.in.vpc is "
+            f"true). Use subnets with a NAT, or VPC endpoints for {_SERVICES}"
         )
     return []
 
 
-def _leads_out(table: Mapping[str, Any]) -> bool:
+def _gateways(
+    client: Any, vpc: str, region: str, tables: Mapping[str, Mapping[str, Any]]
+) -> list[CheckResult]:
+    """Warn of subnets without a public way, from which rows do not go by a gateway endpoint.
+
+    It is free, and a NAT is paid by the gigabyte; a public address pays nothing for S3 either.
+    """
+    answer = client.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [vpc]}])
+    wanted = {
+        str(each.get("RouteTableId")) for each in tables.values() if not _leads_out(each, by="igw-")
+    }
+    missing = []
+    for service in ("s3", "dynamodb"):
+        routed = {
+            str(table)
+            for each in answer.get("VpcEndpoints", ())
+            if each.get("ServiceName", "").endswith(f".{region}.{service}")
+            and each.get("VpcEndpointType", "Gateway") == "Gateway"
+            for table in each.get("RouteTableIds", ())
+        }
+        if not wanted <= routed:
+            missing.append((service, sorted(wanted - routed)))
+    return [
+        finding
+        for service, routes in missing
+        for finding in warning(
+            f"VPC {vpc} has no gateway endpoint of {service} in {', '.join(routes)}: through a NAT "
+            "each gigabyte costs $0.045 and more, and without one there is no way. One costs "
+            "nothing: aws ec2 create-vpc-endpoint "
+            f"--vpc-id {vpc} --service-name com.amazonaws.{region}.{service} "
+            f"--route-table-ids {' '.join(routes)}"
+        )
+    ]
+
+
+def _leads_out(table: Mapping[str, Any], *, by: str = "") -> bool:
     return any(
         each.get("DestinationCidrBlock", each.get("DestinationIpv6CidrBlock")) in _EVERYWHERE
+        and each.get("GatewayId", "").startswith(by)
         for each in table.get("Routes", ())
     )
 

@@ -259,7 +259,10 @@ class _Parts:
             checks["the topic of alarms"] = partial(check_topic, topic, region)
         vpc = settings.properties.cloud.vpc
         if vpc is not None:
-            checks["the network"] = partial(check_network, vpc, settings.subnets, region)
+            inside = settings.properties.cloud.in_vpc
+            checks["the network"] = partial(
+                check_network, vpc, settings.subnets, region, for_functions=inside
+            )
         checks["packages for Spark"] = partial(check_packages, settings, self.packages)
         checks["the digests of images"] = self._resolve_images
         checks["the templates"] = self._synthesise

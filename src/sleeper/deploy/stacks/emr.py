@@ -15,6 +15,7 @@ from sleeper.deploy.platforms import machine_role, service_role
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.bulk_import import add_starter, job_grants, pass_roles
 from sleeper.deploy.stacks.failures import add_failure_rule
+from sleeper.deploy.stacks.network import add_closed_group
 from sleeper.deploy.stacks.parts import add_role, new_stack
 from sleeper.model.jobs.platforms import EMR, EMR_SERVERLESS, PERSISTENT_EMR, Platform
 from sleeper.model.known_properties.clusters import ClusterProperties
@@ -307,6 +308,7 @@ def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
             idle_timeout_minutes=clusters.serverless_idle_minutes,
         ),
         initial_capacity=_initial_capacity(clusters),
+        network_configuration=_serverless_network(stack, settings),
     )
     add_failure_rule(
         stack,
@@ -329,6 +331,24 @@ def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
         (runs, pass_roles(settings, EMR_SERVERLESS.resource, service=_SERVERLESS)),
     )
     return stack
+
+
+def _serverless_network(
+    stack: Stack, settings: DeploymentSettings
+) -> serverless.CfnApplication.NetworkConfigurationProperty | None:
+    """Return where drivers and executors have addresses: in the VPC, if that was asked for."""
+    if not settings.properties.cloud.in_vpc:
+        return None
+    group = add_closed_group(
+        stack,
+        settings,
+        "jobs-security-group",
+        f"{EMR_SERVERLESS.resource}-jobs",
+        "Drivers and executors of Spark",
+    )
+    return serverless.CfnApplication.NetworkConfigurationProperty(
+        security_group_ids=[group.attr_group_id], subnet_ids=list(settings.subnets)
+    )
 
 
 def _initial_capacity(clusters: ClusterProperties) -> list[Any] | None:

@@ -29,6 +29,7 @@ from aws_cdk import aws_sqs as sqs
 from sleeper.deploy.grants import Grant, use_key
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.failures import count_errors
+from sleeper.deploy.stacks.network import function_network, use_network
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.stacks import StackName
 from sleeper.storage.aws.clients import OWNER_TAG, owner_tag_value
@@ -367,11 +368,12 @@ class FunctionSpec:
 def add_function(
     stack: Stack, settings: DeploymentSettings, spec: FunctionSpec
 ) -> functions.CfnFunction:
-    """Add a function with its role and logs. It is in no VPC, and costs nothing while idle."""
+    """Add a function with its role and logs. It costs nothing while idle."""
     name = settings.names.function(spec.name)
     logs = add_logs(stack, settings, spec.name)
     count_errors(stack, settings, spec.name, logs)
-    role = add_role(stack, name, "lambda", [*spec.grants, write_logs(logs)])
+    allowed = [*spec.grants, *use_network(settings), write_logs(logs)]
+    role = add_role(stack, name, "lambda", allowed)
     lambdas = settings.properties.lambdas
     is_arm = lambdas.architecture == "ARM64"
     return functions.CfnFunction(
@@ -393,6 +395,7 @@ def add_function(
             variables={"SLEEPER_INSTANCE": settings.names.url, **spec.environment}
         ),
         logging_config=functions.CfnFunction.LoggingConfigProperty(log_group=logs.ref),
+        vpc_config=function_network(stack, settings),
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aws_cdk import App, Stack
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 
 from sleeper.deploy import grants
@@ -17,6 +16,7 @@ from sleeper.deploy.grants import Grant
 from sleeper.deploy.image_addresses import EcrAddress
 from sleeper.deploy.names import DeployedNames
 from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.network import add_closed_group
 from sleeper.deploy.stacks.parts import (
     FunctionSpec,
     add_function,
@@ -160,23 +160,7 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
             ecs.CfnCluster.ClusterSettingsProperty(name="containerInsights", value="disabled")
         ],
     )
-    group = ec2.CfnSecurityGroup(
-        stack,
-        "security-group",
-        group_name=names.named(CLUSTER),
-        group_description="Workers of Sleeper: nothing connects to them, they connect by HTTPS",
-        vpc_id=properties.cloud.vpc,
-        security_group_egress=[
-            ec2.CfnSecurityGroup.EgressProperty(
-                ip_protocol="tcp",
-                from_port=443,
-                to_port=443,
-                description="HTTPS to AWS",
-                **where,
-            )
-            for where in ({"cidr_ip": "0.0.0.0/0"}, {"cidr_ipv6": "::/0"})
-        ],
-    )
+    group = add_closed_group(stack, settings, "security-group", CLUSTER, "Workers of Sleeper")
     starter = FunctionSpec(
         name=STARTER,
         handler="start_workers",

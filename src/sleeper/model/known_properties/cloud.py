@@ -66,6 +66,14 @@ class CloudProperties:
         "optional.stacks", ",".join(DEFAULT_STACKS), _STACKS, "Parts that are deployed."
     )
     vpc: str | None = setting("vpc", None, _VPC, "VPC of tasks and clusters.")
+    in_vpc: bool = setting(
+        "deploy.in.vpc",
+        "false",
+        BOOLEAN,
+        "Whether functions and EMR Serverless run in that VPC too. They have no public address "
+        "there: subnets need a NAT, or the VPC endpoints for all that they use.",
+        since="ours",
+    )
     subnets: tuple[str, ...] | None = setting(
         "subnets", None, _SUBNETS, "Subnets of tasks and clusters, all in that VPC."
     )
