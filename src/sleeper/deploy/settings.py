@@ -114,7 +114,9 @@ def setting_failures(
     chosen = [by_lower[each.lower()] for each in named if each.lower() in by_lower]
     if not named:
         chosen = [*map(StackName, readable.cloud.optional_stacks)]
-    yield from _network_failures(readable, chosen)
+    for name, told in _network_failures(readable, chosen):
+        if name in readable.values or not properties.get(name, "").strip():
+            yield name, told  # one that is malformed is told as that, and not as missing
     yield from _size_failures(readable, chosen)
     yield from platform_failures(readable, chosen)
     yield from _contradictions(readable, chosen)

@@ -77,7 +77,7 @@ class _Enforcer(_Forwarder):
         elif service == "lambda":
             asked = [_of_lambda(self.path, self.server.account)]
         else:
-            asked = [_of_another(service, target, self._held, self.server.account)]
+            asked = [_of_another(service, target, self._held, self.server.account, self.path)]
         refused = [each for each in asked if not self.server.allows(each)]
         if not refused:
             super()._forward()
@@ -111,8 +111,10 @@ def _service(authorization: str) -> str:
     return scope[3] if len(scope) > 3 else "s3"
 
 
-def _of_another(service: str, target: str, body: bytes, account: str) -> Asked:
+def _of_another(service: str, target: str, body: bytes, account: str, path: str) -> Asked:
     """An action of a service whose requests are a form, or JSON with a target."""
+    if service == "lambda":
+        return Asked("lambda:GetAccountSettings" if "account-settings" in path else path, "*")
     if target:
         request = json.loads(body or b"{}")
         action = f"{service}:{target.rpartition('.')[2]}"

@@ -123,4 +123,12 @@ BUGS = (
         wrong="others[:]",
         tests=_PACKAGES,
     ),
+    Bug(
+        name="one-region-over-another",
+        breaks="An instance that is in another region is taken for none, and deployed again.",
+        module="deploy/flow/preparation.py",
+        right='        if there in (None, "", here):\n',
+        wrong="        if there != here:\n",
+        tests=("tests/deploy/flow/test_mistakes.py",),
+    ),
 )

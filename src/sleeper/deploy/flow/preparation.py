@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -41,10 +42,13 @@ from sleeper.deploy.flow.template_needs import (
 )
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import Assembly, synthesise
-from sleeper.errors import PropertiesInvalid, SleeperError
-from sleeper.model.known_properties.catalogue import check_editable
-from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
-from sleeper.storage.aws.deployment.identity import AwsIdentity, aws_identity
+from sleeper.errors import BadRequest, PropertiesInvalid, SleeperError
+from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME, check_editable
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES, REGION
+from sleeper.model.known_properties.given import is_known
+from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.deployment.buckets import InstanceBuckets
+from sleeper.storage.aws.deployment.identity import AwsIdentity, aws_identity, configured_region
 from sleeper.storage.aws.deployment.names import InstanceNames, is_instance_id
 
 logger = logging.getLogger(__name__)
@@ -53,6 +57,9 @@ VERSION: Final = "sleeper.version"
 """The property with the version that is deployed, which is the tag of its images."""
 
 
+_NO_REGION: Final = (
+    "no region is set: say which, as `export AWS_REGION=eu-west-2`, or a region in the profile"
+)
 _ANY_NETWORK: Final = {
     "sleeper.vpc": "vpc-00000000",
     "sleeper.subnets": "subnet-00000000,subnet-00000001",
@@ -180,6 +187,7 @@ class _Parts:
         self.values: Mapping[str, str] = {}
         self.changes: Mapping[str, str | None] = {}
         self.identity: AwsIdentity | None = None
+        self.is_elsewhere = False
         self.settings: DeploymentSettings | None = None
         self.packages: SparkPackages | None = None
         self.assembly: Assembly | None = None
@@ -194,8 +202,11 @@ class _Parts:
         return ok(f"the CDK's command line {found}")
 
     def check_identity(self) -> list[CheckResult]:
+        region = self._machine.region or configured_region()
+        if region is None:
+            return [CheckResult(Level.FAILURE, _NO_REGION)]
         try:
-            self.identity = aws_identity(self._machine.region)
+            self.identity = aws_identity(region)
         except SleeperError as error:  # without an account there is nothing to go on with
             logger.info("no account: %s", error)
             return [CheckResult(Level.FAILURE, str(error))]
@@ -203,9 +214,11 @@ class _Parts:
 
     def check_properties(self) -> list[CheckResult]:
         if self.identity is not None and is_instance_id(self._id):
+            self._refuse_elsewhere(self._bucket_region())  # whose properties cannot be read here
             self.stored = self._read_stored()
+            self._refuse_elsewhere((self.stored or {}).get(REGION))
         self.values = _merged(self._id, self.stored, self._given)
-        failures: dict[str, str] = {}
+        failures: dict[str, str] = unknown_properties(self._given)
         for check in (self._check_fixed, self._check_settings):
             try:
                 check()
@@ -221,6 +234,26 @@ class _Parts:
             if self.values.get(name) != before.get(name)
         }
         return [] if self.settings is None else check_hearers(self.settings)
+
+    def _refuse_elsewhere(self, there: str | None) -> None:
+        """Refuse an instance that is in another region: names of buckets have no region."""
+        assert self.identity is not None
+        here = self.identity.region
+        if there in (None, "", here):
+            return
+        self.is_elsewhere = True
+        told = (
+            f"aws://{self._id} is there already, in {there}, and a second one in {here} would need "
+            f"the same buckets: set AWS_REGION={there} to change that one, or choose another id "
+            "for the new one."
+        )
+        raise PropertiesInvalid({REGION: told})
+
+    def _bucket_region(self) -> str | None:
+        assert self.identity is not None
+        client = aws_client("s3", self.identity.region, self._machine.endpoint)
+        names = InstanceNames(self._id, self.identity.account)
+        return InstanceBuckets(client, f"aws://{self._id}").region(names.config_bucket)
 
     def _check_fixed(self) -> None:
         if self.stored is not None:
@@ -248,7 +281,7 @@ class _Parts:
 
     def checks_in_aws(self) -> Mapping[str, Check]:
         """Return the checks that ask AWS, as far as it is known what to ask."""
-        if self.identity is None or not is_instance_id(self._id):
+        if self.identity is None or self.is_elsewhere or not is_instance_id(self._id):
             return {}
         checks: dict[str, Check] = {"the stacks": self._check_stacks}
         settings, region = self.settings, self.identity.region
@@ -315,6 +348,18 @@ class _Parts:
         )
 
 
+def unknown_properties(given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return a failure for each property to be set that there is not, with the nearest name."""
+    failures = {}
+    for name, text in given.items():
+        if text is None or is_known(name, INSTANCE_PROPERTIES_BY_NAME):
+            continue
+        near = get_close_matches(name, INSTANCE_PROPERTIES_BY_NAME, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        failures[name] = f"{name} is no property of an instance.{hint}"
+    return failures
+
+
 def _merged(
     instance_id: str, stored: Mapping[str, str] | None, given: Mapping[str, str | None]
 ) -> dict[str, str]:
@@ -329,7 +374,7 @@ def policies_for(
 ) -> dict[str, dict[str, Any]]:
     """Return the policies of who deploys an instance, by their names.
 
-    AWS is asked only for the account or the region that is not given.
+    AWS is asked only for the account, if it is not given.
 
     Args:
         instance_id: The instance.
@@ -338,13 +383,19 @@ def policies_for(
         region: The region; None for the one that boto3 finds.
 
     Raises:
+        BadRequest: no region is given, and none is in the environment.
         PropertiesInvalid: a property is not allowed.
         MissingExtra: the CDK is not installed.
-        StorageFailed: there are no credentials, and account or region is not given.
+        StorageFailed: there are no credentials, and no account is given.
     """
-    if not (account and region):
+    region = region or configured_region()
+    if region is None:
+        raise BadRequest(f"{_NO_REGION}; or give --region")
+    if not account:
         identity = aws_identity(region)
-        account, region = account or identity.account, identity.region
+        account = identity.account
+    if failures := unknown_properties(given):
+        raise PropertiesInvalid(failures)
     values = _ANY_NETWORK | {name: text for name, text in given.items() if text is not None}
     settings = DeploymentSettings.of(
         {**values, "sleeper.id": instance_id}, account=account, region=region

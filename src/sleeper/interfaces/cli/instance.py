@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from sleeper.deploy.stack_properties import needs_deployment
 from sleeper.instance.configuration import write_configuration
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.completion import (
@@ -15,6 +16,9 @@ from sleeper.interfaces.cli.completion import (
 )
 from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
+
+_VERSION = "sleeper.version"
+"""What a deployment sets."""
 
 _IN_FORCE = (
     "in force for every command and process that starts from now on; a sleeper serve that runs "
@@ -125,6 +129,16 @@ def download(folder: Path, instance: str) -> None:
 def _change(changes: Mapping[str, str | None], url: str) -> None:
     with connect(url) as opened:
         opened.set_properties(changes)
+        is_deployed = _VERSION in opened.properties.values
+        name = opened.url.removeprefix("aws://")
     for key, value in changes.items():
         say(f"{key} = {value}" if value is not None else f"{key} is back to its default")
-    say(_IN_FORCE)
+    waiting = needs_deployment(changes) if is_deployed else ()
+    if waiting:
+        settings = " ".join(f"--set {key}={changes[key] or ''}" for key in waiting)
+        say(
+            f"stored, but stacks in AWS are made from {', '.join(waiting)}, and they have not "
+            f"changed: sleeper deploy aws {name} {settings}"
+        )
+    if len(waiting) < len(changes):
+        say(_IN_FORCE)

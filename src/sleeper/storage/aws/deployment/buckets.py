@@ -56,6 +56,16 @@ class InstanceBuckets:
             raise self._failure(error, "look for", bucket, writes=False) from error
         return True
 
+    def region(self, bucket: str) -> str | None:
+        """Return the region that a bucket is in; None if there is none, or it is not known."""
+        try:
+            answer = self._client.head_bucket(Bucket=bucket)
+        except vendor_errors() as error:
+            logger.info("the region of bucket %s is not known: %s", bucket, error)
+            return None
+        found: str | None = answer.get("BucketRegion")
+        return found
+
     def check(self, bucket: str) -> None:
         """Check that a bucket can be made, or is the instance's.
 

@@ -35,6 +35,19 @@ def aws_identity(region: str | None) -> AwsIdentity:
     return _identity_of(aws_client("sts", region))
 
 
+def configured_region() -> str | None:
+    """Return the region that boto3 finds in the environment or its files; None for none.
+
+    Raises:
+        MissingExtra: boto3 is not installed.
+    """
+    aws_client("sts")  # raises where boto3 is missing
+    import boto3  # noqa: PLC0415 - an extra, and slow to import
+
+    found: str | None = boto3.session.Session().region_name
+    return found
+
+
 @lru_cache(maxsize=8)
 def _identity_of(client: Any) -> AwsIdentity:
     try:
