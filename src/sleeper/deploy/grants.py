@@ -71,6 +71,15 @@ def write_bucket(names: DeployedNames, *buckets: str) -> tuple[Grant, ...]:
     return (*read_bucket(names, *buckets), Grant(_of("s3", actions), objects))
 
 
+def delete_versions(names: DeployedNames, *buckets: str) -> tuple[Grant, ...]:
+    """Allow to delete for good what buckets keep of objects that were replaced or deleted."""
+    whole, objects = zip(*map(names.bucket_arns, buckets), strict=True)
+    return (
+        Grant(("s3:GetBucketVersioning", "s3:ListBucketVersions"), whole),
+        Grant(("s3:DeleteObjectVersion",), objects),
+    )
+
+
 def read_sources(names: DeployedNames, buckets: Iterable[str]) -> tuple[Grant, ...]:
     """Allow to read the files of jobs, in buckets that are not the instance's."""
     given = tuple(buckets)

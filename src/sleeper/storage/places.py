@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 from urllib.parse import unquote, urlsplit
 
-from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed, UrlInvalid
+from sleeper.errors import (
+    BadRequest,
+    MissingExtra,
+    PropertiesInvalid,
+    StorageFailed,
+    UrlInvalid,
+)
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import is_of_instance
 from sleeper.model.object_stores import (
@@ -33,6 +39,7 @@ from sleeper.model.object_stores import (
 from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Belonging, InputStore, Objects
+from sleeper.ports.old_versions import OldVersions
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.followed_log import CommitChecks, Following
 from sleeper.storage.local.folder import FolderObjects, OpenedFolder, signature_of
@@ -331,6 +338,38 @@ class Place:
 
     def remove_if_empty(self) -> None:
         """Remove the folder of an instance that was removed, if nothing else is in it."""
+
+    def delete_old_versions(self, folders: Iterable[str]) -> tuple[OldVersions, ...]:
+        """Delete for good what the storage keeps of objects that were replaced or deleted.
+
+        A folder of a file system keeps nothing; of what is neither that nor S3 it is not known.
+
+        Args:
+            folders: URLs of folders, which end in `/`.
+
+        Raises:
+            StorageFailed: there was no answer.
+        """
+        if not self.objects.is_remote:
+            return ()
+        return tuple(
+            _deleted_in_s3(each, self.stores)
+            if each.startswith("s3://")
+            else OldVersions(unknown=f"{each} cannot be asked for them")
+            for each in folders
+        )
+
+
+def _deleted_in_s3(folder: str, stores: ObjectStoreSettings) -> OldVersions:
+    from sleeper.storage.aws.clients import aws_client
+    from sleeper.storage.aws.old_versions import delete_old_versions
+
+    bucket, prefix = split_url(folder)
+    try:
+        client = aws_client("s3", stores.region, stores.endpoint)
+    except MissingExtra as error:
+        return OldVersions(unknown=f"{folder} cannot be asked for them: {error}")
+    return delete_old_versions(client, bucket.name, unquote(prefix))
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,7 @@ def test_nobody_may_make_change_or_delete_what_stacks_make(deployed):
         "lambda:UpdateEventSourceMapping",  # to enable and disable it: see the test below
         "logs:PutLogEvents",
         "s3:DeleteObject",
+        "s3:DeleteObjectVersion",
         "s3:PutObject",
         "sqs:DeleteMessage",
     }
@@ -269,6 +270,14 @@ def test_a_mapping_is_enabled_by_the_function_that_follows_its_queue_alone(deplo
         assert variables["SLEEPER_SOURCE_QUEUE_URL"].endswith(f"/{queue}")
     assert sources, "some queues are asked all the time"
     assert all("Enabled" not in each for each in sources.values())
+
+
+def test_old_versions_are_deleted_by_administrators_alone(deployed):
+    """Purges need it; what a worker deletes by mistake can be brought back."""
+    buckets = deployed.settings.names.buckets
+    for bucket in (buckets.config_bucket, buckets.data_bucket):
+        key = f"arn:aws:s3:::{bucket}/1/data/x"
+        assert those_allowed(deployed, key, "s3:DeleteObjectVersion") == {"admin"}
 
 
 def test_a_query_reads_tables_and_writes_results_alone(synthesised):

@@ -14,6 +14,30 @@ VERSIONS = "tables/purges/versions.py"
 
 BUGS = (
     Bug(
+        name="old-versions-of-purged-rows",
+        breaks="A bucket that keeps old versions has purged keys, and the proof does not say so.",
+        module="storage/aws/old_versions.py",
+        right='if client.get_bucket_versioning(Bucket=bucket).get("Status") is None:',
+        wrong='if client.get_bucket_versioning(Bucket=bucket).get("Status") is not None:',
+        tests=("tests/stories/test_purges_of_old_versions.py",),
+    ),
+    Bug(
+        name="purge-of-current-versions",
+        breaks="A purge deletes the objects of the table, and not their old versions alone.",
+        module="storage/aws/old_versions.py",
+        right='if not each["IsLatest"]]',
+        wrong="if each]",
+        tests=("tests/stories/test_purges_of_old_versions.py",),
+    ),
+    Bug(
+        name="held-versions-are-gone",
+        breaks="An old version that could not be deleted counts as deleted.",
+        module="storage/aws/old_versions.py",
+        right="                if name in refused:\n",
+        wrong="                if name in refused and not page:\n",
+        tests=("tests/stories/test_purges_of_old_versions.py",),
+    ),
+    Bug(
         name="purge-of-visible-rows-alone",
         breaks="Files that have yet to obey a deletion which names a key are left.",
         module=FILES,

@@ -97,6 +97,7 @@ def add_policies_stack(app: App, settings: DeploymentSettings) -> Stack:
         "Does all that can be done with the instance, but making and deleting its resources",
         (
             *grants.write_bucket(names, *buckets.buckets),
+            *grants.delete_versions(names, *buckets.buckets),  # for purges
             *grants.write_items(names, *ALL_TABLES),
             *grants.administer_queues(names),
             *grants.call_functions(names),

@@ -26,6 +26,7 @@ _COUNTS = {
     "stateObjectsDeleted": "objects of older states deleted",
     "resultsDeleted": "results and exports deleted",
     "deadLettersDeleted": "dead letters deleted",
+    "oldVersionsDeleted": "old versions of objects deleted",
 }
 
 

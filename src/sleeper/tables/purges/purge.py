@@ -9,6 +9,7 @@
    letters that name one (`jobs`)
 6. all that is stored is searched (`search`). What still has a key is told, and then the purge is
    not finished
+7. what a bucket keeps of objects that were replaced or deleted until then is deleted for good
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from sleeper.tables.purges.jobs import purge_jobs
 from sleeper.tables.purges.keys import PurgedKeys
 from sleeper.tables.purges.records import Purge, PurgeFinding, save, stored
 from sleeper.tables.purges.results import delete_results
-from sleeper.tables.purges.search import Search, note_shared_values
+from sleeper.tables.purges.search import Search, note_shared_values, result_folders
 from sleeper.tables.purges.versions import check_versions_end, end_versions, write_clean_state
 
 _OUT_OF_REACH: Final = (
@@ -43,6 +44,12 @@ _OUT_OF_REACH: Final = (
     "what processes have in memory, their logs, and temporary files of processes that were killed",
 )
 _OF_BUCKETS: Final = "versions of objects that are not current, where a bucket keeps them"
+_ANY: Final = "any"
+"""A name in a folder, for to have the folder's URL."""
+
+_OF_DYNAMODB: Final = (
+    "the history of tables in DynamoDB, from which they can be restored for up to 35 days"
+)
 
 
 def purge(table: OpenTable, given: object) -> Purge:
@@ -151,12 +158,38 @@ class _Running:
         search.search_table(before)
         for name, reason in failures.items():
             search.found.add(name, f"it could not be deleted: {reason}")
-        return self._end(search, (*texts, *elsewhere))
+        kept = self._delete_old_versions(search)
+        return self._end(search, (*texts, *elsewhere, *kept))
+
+    def _delete_old_versions(self, search: Search) -> tuple[str, ...]:
+        """Delete what was current before; return what it is not known of.
+
+        It comes after the search, which has read all that is current since.
+        """
+        table, unknown = self._table, dict[str, None]()
+        objects, results = table.context.objects, result_folders(table.record.table_id)
+        folders = [table.files.url(_ANY), *(objects.url(each + _ANY) for each in results)]
+        for done in table.context.place.delete_old_versions(
+            dict.fromkeys(each.removesuffix(_ANY) for each in folders)
+        ):
+            self._count(oldVersionsDeleted=done.deleted)
+            for where, reason in done.failures:
+                search.found.add(
+                    where,
+                    f"an old version of it, which may have keys, could not be deleted: {reason}",
+                    "Use credentials that may delete versions (s3:DeleteObjectVersion), or wait "
+                    "until a rule of the bucket has deleted them; then purge the same keys again",
+                )
+            if done.unknown is not None:
+                unknown[f"{_OF_BUCKETS}: {done.unknown}"] = None
+        if table.files.is_remote:
+            self._done("old versions of objects deleted")
+        return (*unknown,)
 
     def _end(self, search: Search, elsewhere: Sequence[str]) -> Purge:
         found, out_of_reach = search.found, [*_OUT_OF_REACH, *elsewhere]
-        if self._table.files.is_remote:
-            out_of_reach.append(_OF_BUCKETS)
+        if self._table.properties.state_store.startswith("DynamoDB"):
+            out_of_reach.append(_OF_DYNAMODB)
         findings = dict.fromkeys((each.where, each.what, each.next_step) for each in found.findings)
         self._purge = replace(
             self._purge,

@@ -356,8 +356,13 @@ def _unreadable(key: str, error: Exception) -> DataDamaged:
 
 def result_objects(objects: Objects, table_id: str) -> Iterator[ObjectInfo]:
     """Yield the results of queries, and the exports of a table, that the instance has."""
-    yield from objects.listing("query_results/")
-    yield from objects.listing(f"bulk_export/{table_id}/")
+    for folder in result_folders(table_id):
+        yield from objects.listing(folder)
+
+
+def result_folders(table_id: str) -> tuple[str, str]:
+    """Return the folders of results of queries, and of exports of a table."""
+    return "query_results/", f"bulk_export/{table_id}/"
 
 
 def note_shared_values(table: OpenTable, keys: PurgedKeys) -> None:
