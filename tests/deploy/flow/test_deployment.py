@@ -18,7 +18,7 @@ from sleeper.deploy.flow import deployment, images, preparation, service_roles, 
 from sleeper.deploy.flow.smoke_job import TABLE, SmokeJob
 from sleeper.deploy.stacks.app import synthesise
 from sleeper.errors import DeploymentFailed
-from sleeper.interfaces.lambdas import handlers
+from sleeper.interfaces.lambdas import handlers, warm_instance
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.aws import clients
@@ -341,6 +341,7 @@ def test_a_file_for_emr_finds_a_cluster_with_packages(cloud, tmp_path, monkeypat
     switch_off_functions(cloud, "bulk-import-emr-starter")
     monkeypatch.setenv("SLEEPER_INSTANCE", cloud.url)
     monkeypatch.setenv("SLEEPER_QUEUE", QueueName.BULK_IMPORT_EMR)
+    monkeypatch.setattr(warm_instance, "_open", type(warm_instance._open)())  # a new process
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)  # Lambda sets it
     pq.write_table(pa.table({"id": ["a"], "n": [1]}, schema=SCHEMA), tmp_path / "1.parquet")
     with sleeper.connect(cloud.url) as instance:
