@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections import OrderedDict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -325,6 +326,7 @@ def test_a_file_for_emr_finds_a_cluster_with_packages(cloud, tmp_path, monkeypat
 
     The emulator makes a cluster, as it was asked to, and runs nothing on it.
     """
+    monkeypatch.setattr(warm_instance, "_open", OrderedDict())  # a function begins anew
     monkeypatch.setattr(spark_packages, "sleeper_requirements", lambda _: [])
     monkeypatch.setattr(preparation, "synthesise", without_security_configurations)
     options = (
