@@ -160,6 +160,25 @@ class TestCompaction:
         assert table.state().deletes == ()
         assert table.downgrade().format == 1
 
+    def test_ends_a_deletion_where_the_last_old_file_has_no_row(self, tmp_path):
+        """Given a key that no old file has, when its leaf is split off and references are moved
+        down, then no file there is older than the deletion, and it ends.
+        """
+        instance = sleeper.connect(tmp_path / "no row in a leaf", create=True)
+        table = instance.create_table("t", SCHEMA, row_keys=["id"])
+        table.set_properties({"sleeper.table.partition.splitting.threshold": 10})
+        table.upgrade()
+        table.ingest(rows(range(4), 1))
+        table.delete(key=150)
+        table.ingest(rows(range(100, 120), 1))
+        assert len(table.split_partitions()) == 1
+        assert table.state().deletes != ()
+
+        table.compact()
+
+        assert table.state().deletes == ()
+        assert ids(table) == [*range(4), *range(100, 120)]
+
     def test_that_read_before_the_deletion_does_not_bring_rows_back(self, table):
         """Given a compaction that has read, when rows are deleted before it commits, its output
         hides them.

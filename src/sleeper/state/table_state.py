@@ -13,7 +13,6 @@ from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, Pa
 from sleeper.model.authors import Author
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
-from sleeper.model.ranges import Region
 from sleeper.model.row_deletes import RowDelete
 from sleeper.model.schema import Schema
 from sleeper.model.schema_changes import shown_like, with_ids
@@ -92,17 +91,21 @@ class TableState:
         """Return the time of the next entry: the storage's time, but after the last entry's."""
         return storage_time if self.at is None else max(storage_time, self.at + _ENTRY_GAP)
 
-    def deletes_left(self, files: FileReferences, changed: Region) -> tuple[RowDelete, ...]:
+    def deletes_left(self, files: FileReferences, changed: Iterable[str]) -> tuple[RowDelete, ...]:
         """Return the deletions that some file has yet to obey; the others are carried out.
 
         Args:
             files: The files of the next state.
-            changed: Where they differ from those of this one. Other deletions stay as they are.
+            changed: The partitions where they differ from those of this one. Deletions elsewhere
+                stay as they are.
         """
+        if not self.deletes:
+            return ()
+        places = [self.partition(partition_id).region for partition_id in dict.fromkeys(changed)]
         return tuple(
             each
             for each in self.deletes
-            if not any(region.overlaps(changed) for region in each.regions)
+            if not any(region.overlaps(place) for region in each.regions for place in places)
             or self.is_yet_to_obey(each, files)
         )
 

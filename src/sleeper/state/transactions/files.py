@@ -250,15 +250,11 @@ class ReplaceFiles(Transaction):
             added=[_new(self.output, state.number, at)],
             at=at,
         )
-        deletes = state.deletes
-        if deletes:
-            region = state.partition(self.output.partition_id).region
-            deletes = state.deletes_left(files, region)
         return replace(
             state,
             files=files,
             claims=without_jobs(state.claims, {self.job_id}),
-            deletes=deletes,
+            deletes=state.deletes_left(files, [self.output.partition_id]),
         )
 
     def _check_claim(self, reference: FileReference) -> None:
@@ -333,7 +329,10 @@ class SplitFileReferences(Transaction):
             removed.add(where)
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Replace the old references by the new ones."""
+        """Replace the old references by the new ones.
+
+        A file that has no row in a leaf is no longer referenced there, so a deletion may be obeyed.
+        """
         if not self.pushes:
             return state
         removed = [(push.filename, push.partition_id) for push in self.pushes]
@@ -346,7 +345,8 @@ class SplitFileReferences(Transaction):
         for new in added:
             state.partition(new.partition_id)  # raises if it does not exist
         files = state.files.changed(removed=removed, added=added, at=at)
-        return replace(state, files=files)
+        left = state.deletes_left(files, (push.partition_id for push in self.pushes))
+        return replace(state, files=files, deletes=left)
 
     @staticmethod
     def _check_free(state: TableState, new: FileReference, added: set[tuple[str, str]]) -> None:
