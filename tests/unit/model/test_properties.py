@@ -174,6 +174,7 @@ class TestKnownProperties:
             "sleeper.clock.skew.max.minutes",
             "sleeper.deploy.alarm.message.age.minutes",
             "sleeper.deploy.deletion.protection",
+            "sleeper.deploy.in.vpc",
             "sleeper.deploy.old.versions.days",
             "sleeper.deploy.permissions.boundary",
             "sleeper.deploy.table.metrics.period.minutes",
