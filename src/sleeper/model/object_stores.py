@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sleeper.errors import BadRequest, UrlInvalid
-from sleeper.model.aws_partitions import DOMAINS
 
 PATIENCE_S = 90
 """Default number of seconds for which requests to an overloaded object store are retried."""
@@ -87,6 +86,8 @@ class ObjectStoreSettings:
     @property
     def is_amazon(self) -> bool:
         """Whether S3 requests go to Amazon's own servers."""
+        from sleeper.model.aws_partitions import DOMAINS
+
         host = (self.endpoint or "").partition("://")[2].partition("/")[0].partition(":")[0]
         return not self.endpoint or host.endswith(tuple(f".{each}" for each in DOMAINS))
 

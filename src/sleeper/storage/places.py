@@ -39,7 +39,6 @@ from sleeper.model.object_stores import (
 from sleeper.ports.clock import Clock
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Belonging, InputStore, Objects
-from sleeper.ports.old_versions import OldVersions
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.followed_log import CommitChecks, Following
 from sleeper.storage.local.folder import FolderObjects, OpenedFolder, signature_of
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from sleeper.model.jobs.messages import QueueSettings
     from sleeper.model.known_properties.given import PropertyValue
     from sleeper.ports import jobs
+    from sleeper.ports.old_versions import OldVersions
     from sleeper.storage.aws.deployment.deployment import Deployment
     from sleeper.storage.aws.state.aws_states import AwsStates
     from sleeper.storage.memory import MemoryObjects
@@ -352,6 +352,8 @@ class Place:
         """
         if not self.objects.is_remote:
             return ()
+        from sleeper.ports.old_versions import OldVersions
+
         return tuple(
             _deleted_in_s3(each, self.stores)
             if each.startswith("s3://")
@@ -361,6 +363,7 @@ class Place:
 
 
 def _deleted_in_s3(folder: str, stores: ObjectStoreSettings) -> OldVersions:
+    from sleeper.ports.old_versions import OldVersions
     from sleeper.storage.aws.clients import aws_client
     from sleeper.storage.aws.old_versions import delete_old_versions
 

@@ -159,7 +159,7 @@ class TestProperties:
         ("kind", "size"),
         [
             ("ingest", TaskSize("X86_64", 2048, 4096)),
-            ("compaction", TaskSize("ARM64", 4096, 8192)),
+            ("compaction", TaskSize("X86_64", 4096, 8192)),
             ("export", TaskSize("X86_64", 1024, 4096)),
         ],
     )
