@@ -12,11 +12,11 @@ are not known before (keys, security groups, clusters of EMR), only CloudFormati
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sleeper.deploy.image_addresses import EcrAddress, ecr_images_in
 from sleeper.deploy.names import DeployedNames
 from sleeper.errors import BadRequest
 
@@ -406,7 +406,6 @@ the properties, the smoke job, and the removal of data."""
 
 _TASKS: Final = _of("ecs", "DescribeTasks ListTasks StopTask")
 _ECS_CLUSTER: Final = "AWS::ECS::Cluster"
-_IMAGE: Final = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.[^/\s\"']+/([^\s\"':@]+)")
 _SEE_IMAGE: Final = _of("ecr", "BatchGetImage DescribeImages GetDownloadUrlForLayer")
 _LET_LAMBDA_PULL: Final = _of("ecr", "GetRepositoryPolicy SetRepositoryPolicy")
 _FUNCTION: Final = "AWS::Lambda::Function"
@@ -520,8 +519,8 @@ def _option_rights(
 ) -> Iterator[_Right]:
     """Yield what options of a resource need: images, keys, a VPC, tasks that run."""
     fields = _fields(names)
-    for account, region, repository in _IMAGE.findall(json.dumps(properties)):
-        on = f"arn:{names.partition}:ecr:{region}:{account}:repository/{repository}"
+    for image in filter(None, map(EcrAddress.of, ecr_images_in(json.dumps(properties)))):
+        on = image.repository_arn(names.partition)
         yield from _rights(_SEE_IMAGE, on)
         if kind == _FUNCTION:
             yield from _rights(_LET_LAMBDA_PULL, on)

@@ -10,6 +10,7 @@ _ECR: Final = re.compile(
     r"(?P<registry>(?P<account>\d{12})\.dkr\.ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+)/"
     r"(?P<repository>[^:@]+)[:@](?P<reference>.+)"
 )
+_IN_TEXT: Final = re.compile(r"\d{12}\.dkr\.ecr(?:-fips)?\.[^/\s\"']+/[^\s\"']+")
 _DIGEST: Final = "sha256:"
 
 
@@ -46,6 +47,11 @@ class EcrAddress:
         """Whether it names one content for ever."""
         return self.reference.startswith(_DIGEST)
 
+    def repository_arn(self, partition: str) -> str:
+        """Return the ARN of the repository, in a part of AWS."""
+        where = f"{self.region}:{self.account}:repository/{self.repository}"
+        return f"arn:{partition}:ecr:{where}"
+
     def by_digest(self, digest: str) -> str:
         """Return the address of an image of the same repository by its digest."""
         return f"{self.registry}/{self.repository}@{digest}"
@@ -53,6 +59,15 @@ class EcrAddress:
     def by_tag(self, tag: str) -> str:
         """Return the address of an image of the same repository by a tag."""
         return f"{self.registry}/{self.repository}:{tag}"
+
+
+def ecr_images_in(text: str) -> list[str]:
+    """Return the addresses of images in ECR that a text has, such as one of JSON.
+
+    >>> ecr_images_in('{"Image": "123456789012.dkr.ecr.eu-west-2.amazonaws.com/worker:1.0"}')
+    ['123456789012.dkr.ecr.eu-west-2.amazonaws.com/worker:1.0']
+    """
+    return _IN_TEXT.findall(text)
 
 
 def with_registry(address: str, registry: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sleeper.deploy.image_addresses import ecr_images_in
+
 _FUNCTION: Final = "AWS::Lambda::Function"
 _TASKS: Final = "AWS::ECS::TaskDefinition"
-_IMAGE: Final = re.compile(r"\d{12}\.dkr\.ecr\.[^/\s\"']+/[^\s\"']+")
 _MAXIMUM: Final = "SLEEPER_WORKERS_MAX_"
 _TASK: Final = "SLEEPER_TASK_"
 _UNITS: Final = 1024
@@ -87,7 +87,7 @@ def _images(kind: str, properties: Mapping[str, Any]) -> Iterator[tuple[str, Ima
         for container in properties.get("ContainerDefinitions", ()):
             yield container["Image"], ImageNeeds(tasks=frozenset({processor}))
     else:
-        for address in _IMAGE.findall(str(properties)):
+        for address in ecr_images_in(str(properties)):
             yield address, ImageNeeds()
 
 

@@ -99,7 +99,8 @@ def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
     _add_queue_alarms(stack, settings, topic)
     if settings.has_tasks:
         _add_task_rule(stack, settings)
-        _add_task_alarm(stack, settings, topic)
+        if cloud.tasks_alarm is not None:
+            _add_task_alarm(stack, settings, topic, cloud.tasks_alarm)
     if cloud.budget_dollars is not None:
         _add_budget(stack, settings, topic, cloud.budget_dollars)
     if settings.has(EMR.stack) or settings.has(PERSISTENT_EMR.stack):
@@ -110,32 +111,28 @@ def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
 
 
 def _add_function_alarms(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
-    errors = settings.names.named("function-errors")
-    cloudwatch.CfnAlarm(
+    _add_alarm(
         stack,
-        errors,
-        alarm_name=errors,
-        alarm_description="Functions failed several times: look at their logs.",
-        namespace=namespace(settings),
-        metric_name=ERRORS,
+        settings,
+        topic,
+        "function-errors",
+        "Functions failed several times: look at their logs.",
+        metric=(namespace(settings), ERRORS),
         statistic="Sum",
         threshold=_ERRORS_MIN,
-        period=_PERIOD_S,
-        **_how(topic),
+        period_s=_PERIOD_S,
     )
-    throttles = settings.names.named("function-throttles")
-    cloudwatch.CfnAlarm(
+    _add_alarm(
         stack,
-        throttles,
-        alarm_name=throttles,
-        alarm_description="Calls of functions in this account and region were refused, for too "
-        "many ran at once: functions of the instance may wait.",
-        namespace="AWS/Lambda",
-        metric_name="Throttles",  # without a dimension: of all functions
+        settings,
+        topic,
+        "function-throttles",
+        "Calls of functions in this account and region were refused, for too many ran at once: "
+        "functions of the instance may wait.",
+        metric=("AWS/Lambda", "Throttles"),  # without a dimension: of all functions
         statistic="Sum",
         threshold=_THROTTLES_MIN,
-        period=_PERIOD_S,
-        **_how(topic),
+        period_s=_PERIOD_S,
     )
 
 
@@ -181,18 +178,16 @@ def _add_queue_alarms(stack: Stack, settings: DeploymentSettings, topic: str) ->
             f"A message has waited for {age_s} seconds: look whether its queue is taken.",
         ),
     ):
-        name = names.named(what)
-        cloudwatch.CfnAlarm(
+        _add_alarm(
             stack,
-            name,
-            alarm_name=name,
-            alarm_description=description,
-            namespace=namespace(settings),
-            metric_name=metric,
+            settings,
+            topic,
+            what,
+            description,
+            metric=(namespace(settings), metric),
             statistic="Maximum",
             threshold=threshold,
-            period=_look_period_s(settings),
-            **_how(topic),
+            period_s=_look_period_s(settings),
         )
 
 
@@ -211,23 +206,18 @@ def _count_tasks(settings: DeploymentSettings) -> Grant:
     return Grant(("ecs:ListTasks",), ("*",), {"ArnEquals": {"ecs:cluster": cluster}})
 
 
-def _add_task_alarm(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
-    """Add the alarm of many workers at once, if a property says how many are many."""
-    most = settings.properties.cloud.tasks_alarm
-    if most is None:
-        return
-    name = settings.names.named("tasks-running")
-    cloudwatch.CfnAlarm(
+def _add_task_alarm(stack: Stack, settings: DeploymentSettings, topic: str, most: int) -> None:
+    """Add the alarm of many workers at once, where a property says how many are many."""
+    _add_alarm(
         stack,
-        name,
-        alarm_name=name,
-        alarm_description=f"More than {most} workers run on Fargate, and are paid by the second.",
-        namespace=namespace(settings),
-        metric_name=TASKS,
+        settings,
+        topic,
+        "tasks-running",
+        f"More than {most} workers run on Fargate, and are paid by the second.",
+        metric=(namespace(settings), TASKS),
         statistic="Maximum",
         threshold=most + 1,
-        period=_look_period_s(settings),
-        **_how(topic),
+        period_s=_look_period_s(settings),
     )
 
 
@@ -344,13 +334,47 @@ def _add_execution_rule(stack: Stack, settings: DeploymentSettings) -> None:
     )
 
 
-def _how(topic: str) -> dict[str, Any]:
-    return {
-        "comparison_operator": "GreaterThanOrEqualToThreshold",
-        "evaluation_periods": 1,
-        "treat_missing_data": "notBreaching",
-        "alarm_actions": [topic],
-    }
+def _add_alarm(
+    stack: Stack,
+    settings: DeploymentSettings,
+    topic: str,
+    what: str,
+    description: str,
+    *,
+    metric: tuple[str, str],
+    statistic: str,
+    threshold: int,
+    period_s: int,
+) -> None:
+    """Add an alarm, which sends to the topic. A metric without data is no reason for it.
+
+    Args:
+        stack: Where.
+        settings: The settings of the deployment.
+        topic: The ARN of the topic.
+        what: Its name, after the instance's prefix.
+        description: What it means.
+        metric: The namespace and the name of what it looks at.
+        statistic: What of the metric's values counts.
+        threshold: From where on it is raised.
+        period_s: Over how many seconds.
+    """
+    name = settings.names.named(what)
+    cloudwatch.CfnAlarm(
+        stack,
+        name,
+        alarm_name=name,
+        alarm_description=description,
+        namespace=metric[0],
+        metric_name=metric[1],
+        statistic=statistic,
+        threshold=threshold,
+        period=period_s,
+        comparison_operator="GreaterThanOrEqualToThreshold",
+        evaluation_periods=1,
+        treat_missing_data="notBreaching",
+        alarm_actions=[topic],
+    )
 
 
 def _add_topic(stack: Stack, settings: DeploymentSettings) -> str:

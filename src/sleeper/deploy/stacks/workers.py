@@ -135,8 +135,7 @@ def _pull_image(settings: DeploymentSettings) -> tuple[Grant, ...]:
     if address is None:
         return ()  # whoever may read that registry needs no role for it
     actions = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
-    where = f"{address.region}:{address.account}:repository/{address.repository}"
-    repository = f"arn:{settings.names.partition}:ecr:{where}"
+    repository = address.repository_arn(settings.names.partition)
     return (
         # A token is for all repositories that other statements name.
         Grant(("ecr:GetAuthorizationToken",), ("*",)),
