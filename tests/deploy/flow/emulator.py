@@ -26,7 +26,7 @@ from sleeper.deploy.flow import images
 from sleeper.deploy.flow.deployed_stacks import DeployedStacks
 from sleeper.deploy.flow.preparation import Machine
 from sleeper.storage.aws import clients
-from tests.contracts.s3_server import REGION, require_ministack, s3_credentials
+from tests.contracts.s3_server import CREDENTIALS, REGION, require_ministack, s3_credentials
 from tests.contracts.servers.installed import CDK
 from tests.contracts.servers.running import answers, free_port, running, shared
 
@@ -94,6 +94,29 @@ OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_IMAGE = "application/vnd.oci.image.manifest.v1+json"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
+def enter_cloud(patch, endpoint, cdk_path, **more):
+    """Have this process, and the commands that it runs, find the emulator and nothing else of AWS.
+
+    Args:
+        patch: A MonkeyPatch.
+        endpoint: Where services are: the emulator, or a proxy before it.
+        cdk_path: A PATH with the CDK's command line.
+        more: Other variables.
+    """
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        patch.delenv(name)
+    for name, value in {
+        **CREDENTIALS,
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": REGION,
+        "NO_PROXY": "127.0.0.1",
+        "PATH": cdk_path,
+        **more,
+    }.items():
+        patch.setenv(name, value)
+    patch.setattr(clients, "_clients", {})
 
 
 def put_image(cloud, repository, tag, architectures):

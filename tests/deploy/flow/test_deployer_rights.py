@@ -7,7 +7,6 @@ compares that with the registry of AWS.
 
 from __future__ import annotations
 
-import os
 import uuid
 from contextlib import contextmanager
 from functools import partial
@@ -17,14 +16,14 @@ import pytest
 
 import sleeper
 from sleeper.deploy.flow import images, service_roles
-from sleeper.storage.aws import clients
-from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
+from tests.contracts.s3_server import REGION, s3_credentials
 from tests.deploy.flow.emulator import (
     ACCOUNT,
     Cloud,
     account,
     cdk_path,
     download_from,
+    enter_cloud,
     put_image,
 )
 from tests.deploy.flow.test_deployment import run_worker, smoke_job
@@ -40,18 +39,8 @@ STACKS = "IngestStack,GarbageCollectorStack,DashboardStack"
 @pytest.fixture
 def proxy(account, cdk_path, monkeypatch):
     """The proxy before the emulator, through which commands go; it lets all through at first."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
     with enforcing_proxy(account, f"{REGION}:{ACCOUNT}") as made:
-        for name, value in {
-            **CREDENTIALS,
-            "AWS_ENDPOINT_URL": made.endpoint,
-            "AWS_REGION": REGION,
-            "NO_PROXY": "127.0.0.1",
-            "PATH": cdk_path,
-        }.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(clients, "_clients", {})
+        enter_cloud(monkeypatch, made.endpoint, cdk_path)
         monkeypatch.setattr(images, "download", partial(download_from, account))
         monkeypatch.setattr(service_roles, "KNOWN_S", 0)
         yield made

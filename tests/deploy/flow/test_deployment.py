@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections import OrderedDict
 from functools import partial
@@ -22,14 +21,14 @@ from sleeper.errors import DeploymentFailed
 from sleeper.interfaces.lambdas import handlers, warm_instance
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
-from sleeper.storage.aws import clients
-from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
+from tests.contracts.s3_server import REGION, s3_credentials
 from tests.deploy.flow.emulator import (
     EMULATOR_LACKS,
     Cloud,
     account,
     cdk_path,
     download_from,
+    enter_cloud,
     put_image,
     put_plain,
 )
@@ -57,17 +56,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 def environment(account, cdk_path):
     """What commands find in the environment: the emulator, and the CDK's command line."""
     patch = pytest.MonkeyPatch()
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        patch.delenv(name)
-    for name, value in {
-        **CREDENTIALS,
-        "AWS_ENDPOINT_URL": account,
-        "AWS_REGION": REGION,
-        "NO_PROXY": "127.0.0.1",
-        "PATH": cdk_path,
-    }.items():
-        patch.setenv(name, value)
-    patch.setattr(clients, "_clients", {})
+    enter_cloud(patch, account, cdk_path)
     patch.setattr(images, "download", partial(download_from, account))
     patch.setattr(service_roles, "KNOWN_S", 0)
     yield account

@@ -10,8 +10,8 @@ import sleeper
 from sleeper.deploy.stack_properties import STACK_PROPERTIES
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME
 from sleeper.storage.aws import clients
-from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
-from tests.deploy.flow.emulator import Cloud, account, cdk_path, cloud
+from tests.contracts.s3_server import REGION, s3_credentials
+from tests.deploy.flow.emulator import Cloud, account, cdk_path, cloud, enter_cloud
 from tests.deploy.stacks.conftest import NETWORK
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -23,18 +23,7 @@ STACKS = ("--set", "sleeper.optional.stacks=QueryStack")
 @pytest.fixture
 def environment(account, cdk_path, monkeypatch):
     """The emulator, a region, and the CDK's command line."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in {
-        **CREDENTIALS,
-        "AWS_ENDPOINT_URL": account,
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_REGION": REGION,
-        "NO_PROXY": "127.0.0.1",
-        "PATH": cdk_path,
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(clients, "_clients", {})
+    enter_cloud(monkeypatch, account, cdk_path, AWS_CONFIG_FILE=os.devnull)
     return monkeypatch
 
 
