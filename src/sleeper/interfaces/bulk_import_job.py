@@ -10,6 +10,7 @@ This file can also be run alone as `sleeper_bulk_import.py`. Its exit codes are 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -40,6 +41,8 @@ from sleeper.workers.stop_signal import StopSignal
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -98,14 +101,20 @@ def run_job(
 
 @contextmanager
 def _session(job_id: str | None, master: str | None) -> Iterator[SparkSession | None]:
-    """Yield the driver's session; None where it starts after the input's check. Stop it."""
+    """Yield the driver's session; None where it starts after the input's check. Stop it.
+
+    One that cannot be stopped is logged: what the job has done does not depend on it.
+    """
     session = driver_session(f"sleeper bulk import {job_id}") if master is None else None
     try:
         yield session
     finally:
         session = session or running_session()
         if session is not None:
-            session.stop()
+            try:
+                session.stop()
+            except Exception:  # noqa: BLE001 - of py4j: Java has gone, or does not answer
+                _log.warning("Spark could not be stopped", exc_info=True)
 
 
 def _sender(

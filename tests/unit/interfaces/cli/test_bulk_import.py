@@ -420,6 +420,26 @@ class TestDriver:
         assert ended.value.code == code
         assert message in capsys.readouterr().err
 
+    def test_a_job_that_is_done_stays_done_where_spark_cannot_be_stopped(
+        self, url, more, monkeypatch, caplog
+    ):
+        """Given Java that has gone at the end, then the driver warns, and ends well."""
+        sleeper("bulk-import", "trips", more, "--job-id", "june")
+
+        class GoneSession:
+            def stop(self) -> None:
+                raise ConnectionRefusedError("the Java process has gone")
+
+        monkeypatch.setattr(
+            "sleeper.interfaces.bulk_import_job.driver_session", lambda name: GoneSession()
+        )
+        job = json.dumps({"id": "june", "tableName": "trips", "files": [str(more)]})
+        with pytest.raises(SystemExit) as ended:
+            run_driver([job, "--instance", url])
+
+        assert ended.value.code == 0
+        assert "Spark could not be stopped" in caplog.text
+
 
 class TestSparkEnvironment:
     """`sleeper spark-environment`, without fetching packages."""
