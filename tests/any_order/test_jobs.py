@@ -1,7 +1,8 @@
 """Jobs through queue, workers, tracker, batcher and committer, in any order and with any faults.
 
 Whatever dies, is delivered twice, answers late or loses events: a job that was taken by its queue
-has its rows in the table once, when all is quiet again, and is told as finished.
+has its rows in the table once, when all is quiet again, and is told as finished. Some jobs are
+upserts.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class World:
         if self.random.random() < 0.3:
             self.jobs.submit_bulk_import("t", path, job_id)
         else:
-            self.jobs.submit_ingest("t", path, job_id)
+            self.jobs.submit_ingest("t", path, job_id, upsert=self.random.random() < 0.3)
 
     def submit_files(self) -> None:
         """Submit a file to the batcher. Each is submitted once: it may be ingested once only."""

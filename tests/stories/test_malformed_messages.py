@@ -59,7 +59,7 @@ def worker_of(kind: str) -> str:
 
 def whole(path: str) -> dict[str, dict[str, Any]]:
     """A message of each kind, with every field that it can have."""
-    job = {"id": "a-job", "tableName": "t", "tableId": None, "files": [path]}
+    job = {"id": "a-job", "tableName": "t", "tableId": None, "files": [path], "upsert": False}
     ends = {"min": None, "minInclusive": True, "max": None, "maxInclusive": False}
     at = "2026-06-01T00:00:00+00:00"
     values = {"day": "2026-06-01", "at": at, "code": "YQ==", "name": "YQ==", "number": 7}

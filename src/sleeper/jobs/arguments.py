@@ -172,6 +172,17 @@ def checked_limit(value: object) -> int:
     return value
 
 
+def checked_flag(value: object, argument: str) -> bool:
+    """Return whether something is so.
+
+    Raises:
+        BadRequest: it is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise BadRequest(f"{argument} is {value!r:.100}, but it must be True or False")
+    return value
+
+
 def checked_settings(values: object, argument: str) -> dict[str, str]:
     """Return settings by their names; None for none.
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TypeVar
 
 from sleeper.engine.inputs.input_files import file_sizes, find_files
-from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
+from sleeper.errors import BadRequest, InputNotFound, TableNotFound, UrlInvalid
 from sleeper.jobs.input_places import InputPlaces
 from sleeper.model.formats.batcher_submission import BatcherSubmission
 from sleeper.model.formats.bulk_import_job import BulkImportJob
@@ -152,7 +152,20 @@ class JobTables:
             return CheckedJob(record, None, tuple(refused))
         missing = [] if before is not None else self.missing(job.paths)
         failures = failures_of(job, table_found=record is not None, missing_paths=missing)
+        if record is not None and before is None and isinstance(job, IngestJob) and job.upsert:
+            failures += self._refusals_of_upsert(record.table_id)
         return CheckedJob(record, before, tuple(failures))
+
+    def _refusals_of_upsert(self, table_id: str) -> list[str]:
+        try:
+            table = self.table(table_id)
+            table.refresh()
+            table.properties.processing(table.schema).check_upsert(table.name)
+        except TableNotFound:
+            return []  # its job will not find it either
+        except BadRequest as refusal:
+            return [f"upsert: {refusal}"]
+        return []
 
     def committed(self, table_id: str, job_id: str) -> JobRecord | None:
         """Return what a table's log says of an ingest job; None where it does not know it.

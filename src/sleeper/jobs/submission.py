@@ -14,6 +14,7 @@ from sleeper.errors import JobInvalid, QueryInvalid
 from sleeper.jobs.arguments import (
     Paths,
     checked_columns,
+    checked_flag,
     checked_paths,
     checked_settings,
     message_text,
@@ -57,6 +58,7 @@ def submit_ingest(
     job_id: str | None = None,
     *,
     csv: CsvOptions | Mapping[str, Any] | None = None,
+    upsert: bool = False,
 ) -> str:
     """Ask for files to be ingested by a worker, and return the job's id.
 
@@ -68,16 +70,21 @@ def submit_ingest(
         job_id: Names the work: a job that was committed before adds nothing. Where it is
             None, one is made; a blank one is refused.
         csv: How files of CSV are written, as for `Table.ingest`.
+        upsert: Whether the job is a `Table.upsert`: rows of the same row keys are replaced.
 
     Raises:
         JobInvalid: every reason why the job cannot be run; nothing was sent.
         StorageFailed: the queue cannot be reached; send the job again with the same id.
 
-    Source: rules ING-9 to ING-11.
+    Source: rules ING-9 to ING-11 and ING-18.
     """
     given = given_job_id(job_id) or self.new_id()
     job = IngestJob(
-        id=given, table_name=table_text(table), files=checked_paths(files), csv=_csv(csv)
+        id=given,
+        table_name=table_text(table),
+        files=checked_paths(files),
+        csv=_csv(csv),
+        upsert=checked_flag(upsert, "upsert"),
     )
     checked = self.tables.checked(job, ingest_job_failures)
     if checked.failures:

@@ -120,6 +120,18 @@ class Processing:
         """True if rows are not changed."""
         return not self.filters and not self.aggregations and self.function is None
 
+    def check_upsert(self, table_name: str) -> None:
+        """Check that rows of a table can be replaced by others of their keys (rule DEL-3).
+
+        Raises:
+            BadRequest: they cannot: rows of equal keys are united.
+        """
+        if self.aggregations or self.function is not None:
+            raise BadRequest(
+                f"table {table_name!r} unites rows of equal keys, so an upsert would replace sums "
+                "by their parts. Use ingest() to add to them, or delete() and then ingest()"
+            )
+
     @property
     def needed_fields(self) -> tuple[str, ...]:
         """The fields that must be read in any case, besides the keys.

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.processing.known_keys import first_repeated
-from sleeper.errors import BadRequest, DataDamaged, InputRefused, TableChanged
+from sleeper.errors import DataDamaged, InputRefused, TableChanged
 from sleeper.lookup.keys import key_rows
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.compaction_job import CompactionJob
@@ -49,12 +49,7 @@ def upsert(
     progress: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> IngestResult:
     """Add rows in place of those that have the same row keys (`Table.upsert`)."""
-    processing = table.reader.processing
-    if processing.aggregations or processing.function is not None:
-        raise BadRequest(
-            f"table {table.name!r} unites rows of equal keys, so an upsert would replace sums by "
-            "their parts. Use ingest() to add to them, or delete() and then ingest()"
-        )
+    table.reader.processing.check_upsert(table.name)
     return ingest(
         table,
         data,

@@ -25,10 +25,36 @@ QUERY_JOBS = ("tests/stories/test_query_jobs.py",)
 
 STATES = ("tests/stories/test_states_of_jobs.py",)
 
+UPSERT_JOBS = ("tests/stories/test_upsert_jobs.py",)
+
 PLACES = ("tests/stories/test_input_places.py",)
 """From where jobs may read."""
 
 BUGS = (
+    Bug(
+        name="upsert-job-adds-rows",
+        breaks="A job that is to replace rows adds its own beside them.",
+        module="workers/kinds/ingest.py",
+        right="            upsert=job.upsert,\n",
+        wrong="            upsert=False,\n",
+        tests=UPSERT_JOBS,
+    ),
+    Bug(
+        name="upsert-job-through-the-committer",
+        breaks="Where commits go through the committer, an upsert is committed as an ingest.",
+        module="workers/kinds/ingest.py",
+        right="if table.properties.async_commits.ingest and not self.upsert:",
+        wrong="if table.properties.async_commits.ingest:",
+        tests=UPSERT_JOBS,
+    ),
+    Bug(
+        name="bulk-import-takes-upserts-for-ingests",
+        breaks="A bulk import that is to replace rows adds its own beside them.",
+        module="model/formats/bulk_import_job.py",
+        right="    if job.upsert:\n",
+        wrong="    if False:\n",
+        tests=UPSERT_JOBS,
+    ),
     Bug(
         name="places-without-an-end",
         breaks="A job reads a folder whose name only begins as that of a place.",

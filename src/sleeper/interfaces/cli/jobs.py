@@ -64,6 +64,9 @@ def jobs() -> None:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--id", "job_id", metavar="ID", help="Names the job, so that it is done once.")
 @click.option("--wait", is_flag=True, help="Wait until the job has ended.")
+@click.option(
+    "--upsert", is_flag=True, help="Replace rows of the table that have the same row keys."
+)
 @csv_options
 @instance_option
 @json_option
@@ -73,6 +76,7 @@ def submit(
     *,
     job_id: str | None,
     wait: bool,
+    upsert: bool,
     instance: str,
     as_json: bool,
     csv: CsvOptions | None,
@@ -87,7 +91,7 @@ def submit(
         sleeper jobs submit flights june.parquet july.parquet --id summer
     """
     with connect(instance) as opened:
-        given = opened.jobs.submit_ingest(table, files, job_id, csv=csv)
+        given = opened.jobs.submit_ingest(table, files, job_id, csv=csv, upsert=upsert)
         if wait:
             _wait(opened, (given,), JobKind.INGEST, table, None, as_json=as_json)
         elif as_json:

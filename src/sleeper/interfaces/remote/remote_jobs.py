@@ -23,6 +23,7 @@ from sleeper.jobs.arguments import (
     answer_kind,
     check_times,
     checked_columns,
+    checked_flag,
     checked_paths,
     checked_settings,
     id_text,
@@ -61,9 +62,11 @@ class RemoteJobs:
         job_id: str | None = None,
         *,
         csv: CsvOptions | Mapping[str, Any] | None = None,
+        upsert: bool = False,
     ) -> str:
         """Ask for files to be ingested by a worker, and return the job's id."""
-        return self._submit(table, files, job_id, "ingest", csv)
+        how = {"upsert": True} if checked_flag(upsert, "upsert") else {}
+        return self._submit(table, files, job_id, "ingest", csv, how)
 
     def submit_bulk_import(
         self,

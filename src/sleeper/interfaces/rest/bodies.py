@@ -308,6 +308,13 @@ class IngestJobBody(SubmittedFilesBody):
         Field(description="Names the job: one that was committed before adds nothing."),
     ] = None
     kind: Literal["ingest", "bulk-import"] = "ingest"
+    upsert: Annotated[
+        bool,
+        Field(
+            description="Of an ingest: true to replace rows of the table that have the same row "
+            "keys."
+        ),
+    ] = False
     queue: Annotated[
         QueueName | None,
         Field(

@@ -2,9 +2,10 @@
 
     {"id": "june", "tableName": "trips", "files": ["s3://bucket/june/"]}
 
-`"csv": {"separator": ";"}` says how files of CSV are written (`CsvOptions`); upstream has no such
-key. Only `files` and one of `tableName` and `tableId` are needed. Keys that nobody knows are kept,
-so that a job can be passed on as it came.
+`"csv": {"separator": ";"}` says how files of CSV are written (`CsvOptions`), `"upsert": true` that
+rows of the same row keys are replaced; upstream has no such keys. Only `files` and one of
+`tableName` and `tableId` are needed. Keys that nobody knows are kept, so that a job can be passed
+on as it came.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class IngestJob:
         table_id: The table; wins over the name (rule ING-9).
         files: Paths or URLs of files, folders or patterns; None when the message has none.
         csv: How files of CSV are written, as the message has it.
+        upsert: Whether rows of the same row keys are replaced (rule ING-18).
         others: Unknown keys of the message.
     """
 
@@ -37,6 +39,7 @@ class IngestJob:
     table_id: str | None = None
     files: tuple[str | None, ...] | None = None
     csv: Mapping[str, Any] = field(default_factory=dict)
+    upsert: bool = False
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,6 +77,7 @@ def fields_of_job(message: MessageFields) -> dict[str, Any]:
         "table_id": message.text("tableId"),
         "files": message.texts("files"),
         "csv": message.object("csv") or {},
+        "upsert": message.flag("upsert"),
     }
 
 
@@ -91,7 +95,7 @@ def write_ingest_job(job: IngestJob) -> str:
     said = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in known.items()
-        if value != {}
+        if value != {} and value is not False
     }
     return write_message(said, job.others)
 

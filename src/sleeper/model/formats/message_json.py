@@ -55,6 +55,14 @@ class MessageFields:
         """Return a text."""
         return self._as_text(name, self._take(name))
 
+    def flag(self, name: str) -> bool:
+        """Return whether something is so; False when it is missing. A text is refused."""
+        value = self._take(name)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        self._refuse(name, "true or false", value)
+        return False
+
     def texts(self, name: str) -> tuple[str | None, ...] | None:
         """Return a list of texts, of which each may be null."""
         values = self._take(name)

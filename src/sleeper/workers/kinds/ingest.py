@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +16,7 @@ from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import JobRecord
+from sleeper.tables.ingest import IngestResult
 from sleeper.workers.job import Job, JobOutcome, JobReader, MessageRejected, RunContext
 
 
@@ -26,12 +28,14 @@ class IngestWork(Job):
         jobs: Where its table is found.
         paths: Its files.
         csv: How its files of CSV are written.
+        upsert: Whether rows of the same row keys are replaced.
         before: What the table's log said of the job when its message was read.
     """
 
     jobs: InstanceJobs
     paths: tuple[str, ...]
     csv: CsvOptions | None
+    upsert: bool
     before: JobRecord | None
 
     def done_before(self) -> JobOutcome | None:
@@ -41,19 +45,21 @@ class IngestWork(Job):
     def run(self, run: RunContext) -> JobOutcome:
         """Ingest the files in one commit, here or by the committer (rule ING-13).
 
-        Columns that the table does not have are left out, as by upstream.
+        An upsert is committed here in any case: what it deletes and writes anew depends on the
+        table at its commit (rule ING-18). Columns that the table does not have are left out, as by
+        upstream.
         """
         table = self.jobs.tables.table(self.table_id)
-        send = None
-        if table.properties.async_commits.ingest:
+        add: Callable[..., IngestResult] = table.upsert if self.upsert else table.ingest
+        if table.properties.async_commits.ingest and not self.upsert:
             send = partial(self.jobs.send_commit, table, task_id=run.task_id, run_id=run.run_id)
-        result = table.ingest(
+            add = partial(table.ingest, send_commit=send)
+        result = add(
             list(self.paths),
             self.job_id,
             csv=self.csv,
             ignore_extra_columns=True,
             progress=lambda done, total: run.check(),
-            send_commit=send,
         )
         return JobOutcome(
             rows_read=result.rows_read,
@@ -103,6 +109,7 @@ class IngestReader(JobReader):
             jobs=self._jobs,
             paths=tuple(job.paths),
             csv=job.csv_options,
+            upsert=job.upsert,
             before=checked.before,
         )
 

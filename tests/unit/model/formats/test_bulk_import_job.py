@@ -34,6 +34,7 @@ jobs = st.builds(
     table_name=st.none() | texts,
     table_id=st.none() | texts,
     files=st.none() | st.lists(st.none() | texts, max_size=3).map(tuple),
+    upsert=st.booleans(),
     class_name=st.none() | texts,
     platform_spec=settings,
     spark_conf=settings,

@@ -29,6 +29,7 @@ jobs = st.builds(
     table_name=st.none() | texts,
     table_id=st.none() | texts,
     files=st.none() | st.lists(st.none() | texts, max_size=3).map(tuple),
+    upsert=st.booleans(),
     others=st.dictionaries(st.just("later") | st.just("més"), values, max_size=2),
 )
 

@@ -69,8 +69,10 @@ def submit_job(
         caller.check(Role.ADMIN, "spark_conf")
     served = served_instance(request)
     _check_files(served, body.files)
-    submit: Callable[..., str] = served.instance.jobs.submit_ingest
+    submit: Callable[..., str] = partial(served.instance.jobs.submit_ingest, upsert=body.upsert)
     if body.kind == "bulk-import":
+        if body.upsert:
+            raise BadRequest("upsert is for jobs of the kind ingest")
         submit = partial(
             served.instance.jobs.submit_bulk_import,
             queue=body.queue or QueueName.BULK_IMPORT,
