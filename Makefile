@@ -13,6 +13,11 @@ VENV40 := .venv-spark40
 PIP40 := $(VENV40)/bin/python $(INSTALL)
 READY40 := $(VENV40)/.package-installed
 
+# What scans the templates of deployments.
+VENVCHECKOV := .venv-checkov
+PIPCHECKOV := $(VENVCHECKOV)/bin/python $(INSTALL)
+READYCHECKOV := $(VENVCHECKOV)/.requirements-installed
+
 # The systems that `make bench` measures Sleeper beside.
 VENVPEERS := .venv-peers
 PIPPEERS := $(VENVPEERS)/bin/python $(INSTALL)
@@ -64,7 +69,7 @@ test: $(READY) ## Run every test, but for those of check. ARGS="-k split" runs s
 test-most: $(READY)
 	+@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/deploy --ignore=tests/house $(call FIGURES,most) $(ARGS) $(call OR_NONE,most)
 
-test-deploy: $(READY)
+test-deploy: $(READY) $(READYCHECKOV)
 	@echo "Deployment:"; $(BIN)/python $(PYTEST) --under=tests/deploy $(call FIGURES,deploy) $(ARGS) $(call OR_NONE,deploy)
 
 test-spark: $(READY)
@@ -145,13 +150,13 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 	--no-emit-find-links --no-emit-trusted-host
 
 lock: $(READY) ## Pin requirements/*.in anew. ARGS="--upgrade" takes newer versions.
-	@for name in build run dev image spark40 peers; do \
+	@for name in build run dev image spark40 checkov peers; do \
 		echo "pinning requirements/$$name.txt"; \
 		$(COMPILE) $(ARGS) --output-file=requirements/$$name.txt requirements/$$name.in || exit 1; \
 	done
 
 clean: ## Remove the virtual environments and everything that tools left behind.
-	@rm -rf $(VENV) $(VENV40) $(VENVPEERS) .servers .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	@rm -rf $(VENV) $(VENV40) $(VENVCHECKOV) $(VENVPEERS) .servers .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------- set-up
@@ -188,6 +193,13 @@ $(VENV40)/.requirements-installed: requirements/build.txt requirements/spark40.t
 
 $(READY40): $(VENV40)/.requirements-installed pyproject.toml
 	@$(PIP40) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(READYCHECKOV): requirements/build.txt requirements/checkov.txt | $(BIN)/python
+	@echo "Setting up $(VENVCHECKOV), once: a minute."
+	@$(BIN)/python -m venv --clear $(VENVCHECKOV)
+	@$(PIPCHECKOV) --require-hashes --requirement requirements/build.txt
+	@$(PIPCHECKOV) --require-hashes --no-build-isolation --requirement requirements/checkov.txt
 	@touch $@
 
 $(VENVPEERS)/.requirements-installed: requirements/build.txt requirements/peers.txt | $(BIN)/python
