@@ -217,6 +217,12 @@ PURGE = Operation(
         i.table("t").delete(keys=[11, 12]),
     ),
 )
+DELETE_KEYS = Operation(
+    "delete-keys",
+    lambda i: (UPGRADE.run(i), i.table("t").delete(keys=[1, 12])),
+    prepare=UPGRADE.run,
+)
+UPGRADE_AND_PURGE = Operation("upgrade-and-purge", lambda i: (UPGRADE.run(i), PURGE.run(i)))
 SPLIT_LARGE = Operation(
     "split-large", lambda i: i.table("t").split_partitions(), prepare=one_large_leaf
 )
@@ -251,7 +257,7 @@ OTHERS = (
 )
 UPKEEP = (COMPACT, DELETE_WHERE, UPSERT, UPSERT_FORMAT_2, SPLIT_LARGE, MERGE, COLLECT, SWEEP)
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
-OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP)
+OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP, DELETE_KEYS, UPGRADE_AND_PURGE)
 
 
 # ---------------------------------------------------------------- running and looking
@@ -631,6 +637,12 @@ def told(operation: Operation, instance: Instance) -> str:
     return "done"
 
 
+def without_leaves(turn: tuple[str, str, Any]) -> tuple[str, str, Any]:
+    """What two operations came to, but for the leaves of tables."""
+    one, two, tables = turn
+    return one, two, {name: (rows, *rest) for name, (rows, _, *rest) in tables.items()}
+
+
 @dataclass
 class Overtaking:
     """What two operations come to one after the other, and so what they may come to at once."""
@@ -646,9 +658,8 @@ class Overtaking:
         _, alone = self.alone(self.fast)
         # The slow one may be refused: it planned from what is no longer so. Then it did nothing.
         self.turns.append(("refused", "done", alone))
-        if (
-            self.slow in (COMPACT, DELETE_WHERE, UPSERT) and self.fast == MERGE
-        ):  # it leaves jobs in peace
+        if self.fast == MERGE and self.slow in (COMPACT, DELETE_WHERE, UPSERT, PURGE):
+            # It leaves jobs in peace.
             self.turns.append(("done", "refused", self.alone(self.slow)[1]))
         if RENAME in (self.slow, self.fast):
             # Who has found a table by its name holds it by its id: a rename refuses nobody.
@@ -673,7 +684,10 @@ class Overtaking:
         mine = told(self.slow, open_instance(FaultyObjects(objects, faults), counted_ids(1_000)))
         if said:  # else the slow one ended before that call
             name = faults.names[call]
-            assert (mine, *said, seen(objects)) in self.turns, (self.fast.name, name)
+            found, turns = (mine, *said, seen(objects)), self.turns
+            if self.slow is PURGE:  # where it splits instead hangs on the rows of that moment
+                found, *turns = map(without_leaves, [found, *turns])
+            assert found in turns, (self.fast.name, name)
         return faults.names[call] if said else ""
 
 
@@ -684,7 +698,7 @@ def overtaking(slow: Operation, fast: Operation) -> Overtaking:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("slow", [INGEST, *OTHERS, *UPKEEP], ids=str)
+@pytest.mark.parametrize("slow", [INGEST, *OTHERS, *UPKEEP, DELETE_KEYS, PURGE], ids=str)
 def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     """
     F5, I3, I10: while one process rests before any of its calls, another does a whole operation.
@@ -696,6 +710,8 @@ def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     checked = 0
 
     for place, fast in enumerate(OVERTAKING):
+        if (slow, fast) == (DELETE_KEYS, DOWNGRADE):
+            continue  # whoever upgrades and then deletes is refused rightly in between
         pair = overtaking(slow, fast)
         for call in some(calls[place % one_in :], one_in=one_in):  # other calls for each
             pair.check_at(call)

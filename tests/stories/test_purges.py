@@ -518,6 +518,22 @@ class TestAPurge:
         assert other.count() == table.count() == len(keys) - 9
         assert table.verify().findings == ()
 
+    def test_goes_by_tables_that_were_opened_in_format_1(self, tmp_path):
+        """Given a process whose last entry was emptied since, it takes it for the one it knows."""
+        instance = sleeper.connect(tmp_path / "instance", create=True)
+        table = instance.create_table("people", SCHEMA, row_keys=["email"])
+        keys = addresses(100)
+        table.ingest(rows_of(keys))
+        other = sleeper.connect(tmp_path / "instance").table("people")
+        assert other.count() == len(keys)
+
+        table.upgrade()
+        proof = table.purge(keys=[min(keys), keys[50]])
+
+        assert proof.counts["entriesRemoved"] == 1
+        other.ingest(rows_of(["new@mail.example"]))
+        assert other.count() == table.count() == len(keys) - 1
+
 
 def _killed(*args, **options):
     raise KeyboardInterrupt

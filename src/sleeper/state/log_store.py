@@ -248,7 +248,8 @@ class TransactionLogStateStore:
         with self._committing:
             state = self.refresh()
             self._save_folded(state)
-            if state.number not in self.snapshots.numbers():
+            newest = max(self.snapshots.numbers(), default=-1)  # a purge leaves a later one
+            if newest < state.number:
                 raise BadRequest(
                     "this table's state store keeps no snapshots, so whoever reads it must know "
                     "every entry of its log. Move its state to a store that keeps some first "

@@ -141,6 +141,7 @@ def alter(
         Its record, and the schema that it had.
     """
     if table.store.refresh().format < 2:
+        table.check_exists()
         raise BadRequest(
             f"table {table.name!r} has format 1, whose readers find columns by name. Nothing "
             f"was changed. Upgrade it first: `sleeper table upgrade {table.name}` or "

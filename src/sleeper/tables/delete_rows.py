@@ -48,6 +48,7 @@ def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:
     if known.format < 2:
         known = table.store.refresh()
     if known.format < 2:
+        table.check_exists()
         raise BadRequest(
             f"table {table.name!r} has format 1, whose readers would show deleted rows. Nothing "
             f"was deleted. Upgrade it first: `sleeper table upgrade {table.name}` or "

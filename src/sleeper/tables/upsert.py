@@ -72,6 +72,7 @@ def _commit(table: OpenTable, added: AddFiles) -> TableState:
         return _commit_both(table, added)
     except DataDamaged:
         table.check_exists()
+        added.check(table.store.refresh())  # a sweep or a purge may have deleted the new files
         raise
 
 

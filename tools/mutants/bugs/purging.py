@@ -105,8 +105,16 @@ BUGS = (
         name="others-fail-after-a-purge",
         breaks="A process with an old state takes an entry without keys for another's.",
         module="storage/followed_log.py",
-        right='    return sha256(body.partition(b"\\n")[0]).digest()\n',
-        wrong="    return sha256(body).digest()\n",
+        right='    first = body.partition(b"\\n")[0]\n    if first',
+        wrong="    first = body\n    if first",
         tests=(*PURGES, "-k", "elsewhere"),
+    ),
+    Bug(
+        name="others-fail-after-a-purge-of-format-1",
+        breaks="A process with an old state takes an emptied entry of format 1 for another's.",
+        module="storage/followed_log.py",
+        right="    if first.startswith(b'{\"format\":1,'):",
+        wrong="    if first.startswith(b'{\"format\":0,'):",
+        tests=(*PURGES, "-k", "opened_in_format_1"),
     ),
 )

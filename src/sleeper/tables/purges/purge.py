@@ -77,6 +77,7 @@ def _check(table: OpenTable, keys: PurgedKeys, by: str | None, reason: str | Non
         BadRequest: it cannot; the message says what to do first.
     """
     if table.store.refresh().format < 2:
+        table.check_exists()
         raise BadRequest(
             f"table {table.name!r} has format 1, whose log cannot do without keys. Nothing was "
             f"purged. Upgrade it first: `sleeper table upgrade {table.name}` or table.upgrade(); "
