@@ -1,4 +1,4 @@
-"""DELETE FROM table WHERE condition deletes what the condition is true of, and asks for a role."""
+"""DELETE FROM table WHERE condition deletes what the condition is true of (rules DEL-1, DEL-2)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 import sleeper
-from sleeper.errors import QueryInvalid
+from sleeper.errors import QueryInvalid, StorageFailed
 from sleeper.instance.instance import new_secret
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.tokens import Role, TokenFile
+from sleeper.tables import delete_statement
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -26,10 +27,12 @@ def instance(tmp_path):
         yield opened
 
 
-@pytest.fixture
-def table(instance):
+@pytest.fixture(params=[1, 2], ids=["format 1", "format 2"])
+def table(instance, request):
     """Numbers 0 to 9 in two leaves; every third has no name."""
     table = instance.create_table("my table", SCHEMA, row_keys=["id"], split_points=[5])
+    if request.param > 1:
+        table.upgrade()
     table.ingest([{"id": i, "n": i % 4, "name": None if i % 3 else f"n{i}"} for i in range(10)])
     return table
 
@@ -51,6 +54,11 @@ class TestPython:
             ('DELETE FROM "my table" WHERE "my table".id = 0 -- one;', [0]),
             ('DELETE FROM "my table" WHERE name <> \'; DELETE FROM "my table"\'', [0, 3, 6, 9]),
             ('DELETE FROM "my table" WHERE n > 100', []),
+            ('DELETE FROM "my table" WHERE id IN (3, 4, 4, NULL) OR id = 3', [3, 4]),
+            ('DELETE FROM "my table" WHERE id BETWEEN 4 AND 6 AND n = 1', [5]),
+            ('DELETE FROM "my table" WHERE NOT (id BETWEEN 1 AND 8)', [0, 9]),
+            ('DELETE FROM "my table" WHERE id IS NOT NULL', [*range(10)]),
+            ('DELETE FROM "my table" WHERE false', []),
         ],
     )
     def test_deletes_the_rows_that_meet_the_condition(
@@ -108,6 +116,133 @@ class TestPython:
                 holder.explain_sql(statement)
 
         assert table.count() == 10
+
+
+class TestByKeys:
+    """In a table of format 2, a condition on row keys alone is one entry, and no file is written."""
+
+    TOWNS = pa.schema([("land", pa.string()), ("town", pa.string()), ("n", pa.int64())])
+
+    @pytest.fixture
+    def towns(self, instance):
+        """Towns of three countries in two leaves, some with odd names."""
+        table = instance.create_table(
+            "towns", self.TOWNS, row_keys=["land", "town"], split_points=["D"]
+        )
+        table.upgrade()
+        names = ["", "Bern", "Bex", "b%", "O'Fallon", "Zürich", "\u00e9\u0000"]
+        table.ingest([{"land": a, "town": b, "n": 1} for a in ["CH", "FR", "US"] for b in names])
+        return table
+
+    @pytest.mark.parametrize(
+        ("where", "rows"),
+        [
+            ("land = 'CH' AND town = 'Bern'", 1),
+            ("land = 'CH'", 7),
+            ("land IN ('CH', 'US', 'XX') AND town IN ('Bern', 'O''Fallon', '')", 6),
+            ("land = 'US' AND town LIKE 'Be%'", 2),
+            ("town = 'Z\u00fcrich'", 3),
+            ("land > 'CH' AND town >= 'Z'", 6),
+            ("land BETWEEN 'CH' AND 'FR' AND NOT town = ''", 12),
+            ("(land = 'CH' AND town < 'C') OR (land = 'US' AND town = 'b%')", 4),
+            ("town = ''", 3),
+            ("land = 'nowhere'", 0),
+        ],
+    )
+    def test_hides_what_a_question_finds(self, towns, where, rows):
+        """Given the condition, the rows that a SELECT finds are gone, and no others."""
+        files, before = towns.references(), towns.refresh()
+        kept = towns.sql(f"SELECT * FROM towns WHERE NOT ({where})").to_pylist()
+        others = sorted(kept, key=str)
+
+        answer = towns.sql(f"DELETE FROM towns WHERE {where}")
+
+        assert answer.to_pylist() == [{"deleted": rows}]
+        assert towns.sql(f"SELECT * FROM towns WHERE {where}").count() == 0
+        assert sorted(towns.query().to_pylist(), key=str) == others
+        assert towns.references() == files
+        assert answer.transaction == before + 1
+        assert towns.history(limit=1)[0].kinds == ("rows deleted",)
+
+    @pytest.mark.parametrize(
+        "where", ["land = 'CH' AND n = 1", "upper(land) = 'CH'", "town LIKE '%n'"]
+    )
+    def test_writes_files_for_what_is_no_region_of_keys(self, towns, where):
+        """Given a condition that each row is asked, leaves are written anew."""
+        files = towns.references()
+
+        towns.sql(f"DELETE FROM towns WHERE {where}")
+
+        assert towns.references() != files
+        assert towns.sql(f"SELECT * FROM towns WHERE {where}").count() == 0
+
+    def test_writes_files_where_readers_cannot_be_told_more(self, instance):
+        """Given more than 1,000 keys, or a table without room for so many, all of them go."""
+        table = instance.create_table("t", SCHEMA, row_keys=["id"])
+        table.upgrade()
+        table.ingest({"id": range(0, 6_000, 2), "n": range(3_000), "name": ["x"] * 3_000})
+        files = table.references()
+
+        first = table.sql(f"DELETE FROM t WHERE id IN ({', '.join(map(str, range(0, 1_800, 2)))})")
+        assert table.references() == files
+        full = table.sql(f"DELETE FROM t WHERE id IN ({', '.join(map(str, range(1_700, 2_200)))})")
+        assert table.references() != files
+        many = table.sql(f"DELETE FROM t WHERE id IN ({', '.join(map(str, range(3_000, 5_000)))})")
+
+        assert [each.to_pylist()[0]["deleted"] for each in (first, full, many)] == [900, 200, 1_000]
+        assert ids(table) == [i for i in range(2_200, 6_000, 2) if not 3_000 <= i < 5_000]
+
+    def test_a_leaf_without_files_gets_no_entry(self, instance):
+        """Given no file that could have such rows, nothing is committed, and none went."""
+        table = instance.create_table("t", SCHEMA, row_keys=["id"], split_points=[5])
+        table.upgrade()
+        table.ingest([{"id": 7, "n": 0, "name": None}])
+        table.sql("DELETE FROM t WHERE id = 8")
+        before = table.refresh()
+
+        done = table.sql("DELETE FROM t WHERE id < 5")
+
+        assert (done.to_pylist(), done.transaction) == ([{"deleted": 0}], before)
+
+    def test_counts_what_was_there_when_it_was_committed(self, towns, monkeypatch):
+        """Given rows that another adds before the commit, they go, and are counted."""
+        other = sleeper.connect(towns._context.url).table("towns")
+        real = delete_statement.delete_rows
+
+        def overtaken(table, regions):
+            other.ingest([{"land": "CH", "town": f"new {i}", "n": 2} for i in range(5)])
+            return real(table, regions)
+
+        monkeypatch.setattr(delete_statement, "delete_rows", overtaken)
+
+        assert towns.sql("DELETE FROM towns WHERE land = 'CH'").to_pylist() == [{"deleted": 12}]
+        assert towns.count() == 14
+
+    def test_says_nothing_of_a_number_that_cannot_be_found_out(self, towns, monkeypatch):
+        """Given storage that fails after the commit, the rows are deleted, and how many is null."""
+
+        def fails(*_):
+            raise StorageFailed("no answer")
+
+        monkeypatch.setattr(delete_statement, "query_regions", fails)
+
+        assert towns.sql("DELETE FROM towns WHERE land = 'CH'").to_pylist() == [{"deleted": None}]
+        assert towns.count() == 14
+
+    def test_sums_begin_anew(self, instance):
+        """Given a table of sums, deleted keys that come again have what was added since."""
+        number = pa.field("n", pa.int64(), nullable=False)
+        schema = pa.schema([("id", pa.string()), number])
+        sums = {"sleeper.table.aggregations": "sum(n)"}
+        table = instance.create_table("sums", schema, row_keys=["id"], properties=sums)
+        table.upgrade()
+        for _ in range(2):
+            table.ingest([{"id": "a", "n": 1}, {"id": "b", "n": 1}])
+
+        assert table.sql("DELETE FROM sums WHERE id = 'a'").to_pylist() == [{"deleted": 1}]
+        table.ingest([{"id": "a", "n": 5}])
+
+        assert table.query().to_pylist() == [{"id": "a", "n": 5}, {"id": "b", "n": 2}]
 
 
 def test_the_command_line_deletes(table):

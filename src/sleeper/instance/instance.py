@@ -417,7 +417,7 @@ class Instance:
 
         Args:
             statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion; or
-                DELETE FROM with a table and a condition, which is `Table.delete(where=...)`.
+                DELETE FROM with a table and a condition.
 
         Returns:
             The rows, as a stream, in no order unless the statement says one. Their `transaction` is
@@ -431,12 +431,11 @@ class Instance:
             StorageFailed: the temp folder is full, or the statement needs too much memory.
         """
         from sleeper.instance.sql import planned_statement
-        from sleeper.tables.sql import deletion_answer, deletion_asked_for
+        from sleeper.tables.sql import deletion_asked_for
 
         deletion = deletion_asked_for(statement, lambda: [each.name for each in self.tables()])
         if deletion is not None:
-            done = self.table(deletion.table).delete(where=deletion.where)
-            return deletion_answer(done.rows, done.transaction)
+            return self.table(deletion.table).sql(statement)
         return planned_statement(self._context, self._sql_handles, statement).rows()
 
     def explain_sql(self, statement: str) -> str:

@@ -243,6 +243,12 @@ def _scanned(
     return ScannedTable(name, reading.shown_schema, key, narrowed, may_merge=may_merge)
 
 
+def regions_read(read: NarrowedRead) -> Sequence[Region]:
+    """Return the regions of a read of `scanned_table`."""
+    assert isinstance(read, _RegionsRead)
+    return read.regions
+
+
 def _may_merge(reading: TableReader) -> bool:
     processing = reading.processing
     merges = bool(processing.aggregations) or processing.function is not None

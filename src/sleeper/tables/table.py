@@ -415,8 +415,10 @@ class Table(TableHandle, WholeTable):
         >>> table.sql("SELECT sum(n) AS total FROM numbers WHERE id < 'c'").to_pylist()
         [{'total': 3}]
 
-        `DELETE FROM numbers WHERE n > 1` is `delete(where="n > 1")`, and returns one row with the
-        number of rows that went as `deleted`. No other statement changes anything.
+        `DELETE FROM numbers WHERE n > 1` deletes rows, and returns one row with the number of rows
+        that went as `deleted`. In a table of format 2 conditions on row keys alone, of these forms,
+        are one entry and write no file (rule DEL-1); any other is `delete(where=...)`. No other
+        statement changes anything.
 
         Args:
             statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion; or
@@ -435,15 +437,16 @@ class Table(TableHandle, WholeTable):
             DataDamaged: a file of the table is missing or wrong.
             StorageFailed: the temp folder is full, or the statement needs too much memory.
         """
-        from sleeper.tables.sql import deletion_answer, deletion_asked_for, sql
+        from sleeper.tables.sql import deletion_asked_for, sql
 
         deletion = deletion_asked_for(statement, lambda: [self.name])
         version = checked_as_of(as_of)
         if deletion is not None:
             if version is not None:
                 raise QueryInvalid("rows are deleted from the newest version: leave out as_of")
-            done = self.delete(where=deletion.where)
-            return deletion_answer(done.rows, done.transaction)
+            from sleeper.tables.delete_statement import delete_by_statement
+
+            return delete_by_statement(self._current(), deletion.where)
         answer = partial(sql, statement=statement)
         if version is None:
             return self._answered(answer, None)

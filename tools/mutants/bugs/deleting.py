@@ -17,6 +17,8 @@ ROWS = ("tests/stories/test_deleted_rows.py",)
 """Rows are deleted by their keys, and asked for by every way."""
 WHERE = ("tests/stories/test_rows_deleted_where.py",)
 """Rows are deleted by a condition, beside others who change the same leaves."""
+STATEMENTS = ("tests/stories/test_deleted_by_sql.py", "-k", "TestByKeys")
+"""Rows are deleted by statements in SQL whose conditions are about row keys."""
 UPSERTS = ("tests/stories/test_upserts.py",)
 """Rows are replaced by their keys, beside others who add rows of the same keys."""
 
@@ -36,6 +38,30 @@ BUGS = (
         right="                if any(delete.applies_to(each.sequence) for each in references):\n",
         wrong="                if all(delete.applies_to(each.sequence) for each in references):\n",
         tests=ROWS,
+    ),
+    Bug(
+        name="statement-deletes-what-it-should-test",
+        breaks="A statement deletes all keys that can meet its condition, and tests no row.",
+        module="engine/sql/session.py",
+        right="        return read if found.condition is None or read.is_exact else None\n",
+        wrong="        return read\n",
+        tests=STATEMENTS,
+    ),
+    Bug(
+        name="statement-counts-what-is-left",
+        breaks="Rows that a statement deleted are counted where they are gone.",
+        module="tables/delete_statement.py",
+        right="table.store.at(number - 1)",
+        wrong="table.store.at(number)",
+        tests=STATEMENTS,
+    ),
+    Bug(
+        name="statement-without-room-refused",
+        breaks="A statement is refused where readers cannot be told of more deleted keys.",
+        module="tables/delete_statement.py",
+        right="        except TableChanged:\n",
+        wrong="        except ZeroDivisionError:\n",
+        tests=STATEMENTS,
     ),
     Bug(
         name="rows-deleted-where-it-is-null",

@@ -46,7 +46,7 @@ from sleeper.engine.sql.float_aggregates import (
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, joins_lists
 from sleeper.engine.sql.refusals import check_planned, check_times, check_written
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
-from sleeper.engine.sql.table_scan import ScannedTable, spooled
+from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, spooled
 from sleeper.errors import QueryInvalid
 
 # ---------------------------------------------------------------- statement size
@@ -398,23 +398,15 @@ def rows_where(
         QueryInvalid: it is not a condition, a column is unknown, or types do not fit.
     """
     what = f"where={shortened(where)!r}"
-    if not isinstance(where, str):
-        raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
-    check_operators(where)
-    where = as_written(where)
     scanned, stored = comparable_and_stored(table)
     names = [*(table.arrow_schema.names if columns is None else columns)]
     with translated(what, table.arrow_schema.names):
         session, frame, plan = _planned(where, scanned, what, temp_folder)
-        if joins_lists(where, frame, plan):
-            session.close()
-            session, frame, plan = _planned(where, scanned, what, temp_folder, joins_lists=False)
         try:
-            direct = session.direct(plan)
+            direct = _direct(session, plan)
             if direct is not None:
                 session.close()
-                as_stored = direct.stored if isinstance(direct, ComparableRead) else direct
-                return as_stored.rows(columns)
+                return direct.rows(columns)
             frame = frame.select(*[column(stored.get(name, name)) for name in names])
             physical = frame.execution_plan()
         except BaseException:
@@ -425,15 +417,48 @@ def rows_where(
     return Rows(batches, schema, transaction, rows_read=session.scans.rows_read)
 
 
+def exact_read(table: ScannedTable, where: str, *, temp_folder: Path | None) -> NarrowedRead | None:
+    """Return the read whose rows are all that meet a condition; None if each has to be tested.
+
+    Nothing is read.
+
+    Raises:
+        QueryInvalid: it is not a condition, a column is unknown, or types do not fit.
+    """
+    what = f"where={shortened(where)!r}"
+    scanned, _ = comparable_and_stored(table)
+    with translated(what, table.arrow_schema.names):
+        session, _, plan = _planned(where, scanned, what, temp_folder)
+        try:
+            return _direct(session, plan)
+        finally:
+            session.close()
+
+
+def _direct(session: SqlSession, plan: Any) -> NarrowedRead | None:
+    """Return the read whose rows are the result of a plan, with numbers as they are stored."""
+    found = session.direct(plan)
+    return found.stored if isinstance(found, ComparableRead) else found
+
+
 def _planned(
-    where: str,
-    table: ScannedTable,
-    what: str,
-    temp_folder: Path | None,
-    *,
-    joins_lists: bool = True,
+    where: str, table: ScannedTable, what: str, temp_folder: Path | None
 ) -> tuple[SqlSession, Any, Any]:
     """Return a session, the rows of a table that meet a condition as a frame, and its plan."""
+    if not isinstance(where, str):
+        raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
+    check_operators(where)
+    where = as_written(where)
+    session, frame, plan = _planned_once(where, table, what, temp_folder, joins_lists=True)
+    if joins_lists(where, frame, plan):
+        session.close()
+        return _planned_once(where, table, what, temp_folder, joins_lists=False)
+    return session, frame, plan
+
+
+def _planned_once(
+    where: str, table: ScannedTable, what: str, temp_folder: Path | None, *, joins_lists: bool
+) -> tuple[SqlSession, Any, Any]:
     tables = {table.name: table}
     session = SqlSession(tables, in_order=True, temp_folder=temp_folder, joins_lists=joins_lists)
     try:
