@@ -20,7 +20,7 @@ from tests.simulator.parties import (
     ingest,
 )
 from tests.simulator.stand_in_engine import REGIONS_MAX
-from tests.simulator.truth import Alteration, Deletion
+from tests.simulator.truth import Alteration, Deletion, Purging
 
 PROPERTY_CHANGES = (
     (STRATEGY, STRATEGIES),
@@ -43,6 +43,14 @@ def delete_for_ever(process: Process) -> None:
         else:
             process.do(verb, lambda table: CHANGES[verb](process, table))  # noqa: B023
         rest_for(process, 5, 30)
+
+
+def purge_for_ever(process: Process) -> None:
+    """Purge keys, again and again: it takes many calls."""
+    while True:
+        verb = verb_of_format_2(process, "purge")
+        process.do(verb, lambda table: CHANGES[verb](process, table))  # noqa: B023
+        rest_for(process, 1, 10)
 
 
 def verb_of_format_2(process: Process, verb: str) -> str:
@@ -86,6 +94,37 @@ def _delete(process: Process, table: Table, meets: Meets, **asked: Any) -> None:
     truth.deleted(deletion, result)
     gone = truth.gone_between(result.transaction - 1, result.transaction) if deletion.number else 0
     process.shared.ends["rows deleted" if result.rows is None else "rows written out"] += gone
+
+
+def purge(process: Process, table: Table) -> None:
+    """Purge few keys, and look for them in all that is stored when it says that none is left."""
+    shared, truth, draw = process.shared, process.truth, process.draw
+    if not shared.open_purges:
+        shared.open_purges.append(tuple(sorted(draw.sample(KEYS, draw.randrange(1, 4)))))
+    keys = shared.open_purges[0]  # whoever goes on gives the same
+    purging = Purging(truth.new_label("purge"), keys=keys)
+    truth.begin_purge()
+    try:
+        proof = process.change(purging, table, lambda table: table.purge(keys=[*keys]))
+    finally:
+        truth.end_purge()
+    shared.ends["rows purged"] += proof.counts.get("rowsRemoved", 0)
+    if not proof.finished:
+        shared.ends["purges with findings"] += 1
+        return
+    shared.ends["purges finished"] += 1
+    if keys in shared.open_purges:
+        shared.open_purges.remove(keys)
+    stored = shared.objects.under(table.table_id)
+    truth.check_purged(
+        purging,
+        proof.versions_before,
+        ((each.key, each.modified, stored.read(each.key)) for each in stored.listing("data/")),
+        (
+            (int(each.key[-25:-5]), stored.read(each.key))
+            for each in stored.listing("statestore/transactions/")
+        ),
+    )
 
 
 def condition(draw: Any, table: Table) -> tuple[str, Meets]:
@@ -175,4 +214,5 @@ CHANGES: dict[str, Callable[[Process, Table], None]] = {
     "delete": delete,
     "delete many": delete_many,
     "delete where": delete_where,
+    "purge": purge,
 }

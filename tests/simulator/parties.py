@@ -63,6 +63,7 @@ class Shared:
         objects: What is stored.
         truth: What the table holds.
         open_jobs: Jobs that somebody should do (again).
+        open_purges: Keys of a purge that has begun, and that somebody should go on with.
         ends: How often each verb came to which end.
         watch: Called after each entry of the table's log; None for nothing.
     """
@@ -72,6 +73,7 @@ class Shared:
         self.truth = truth
         self.objects = MemoryObjects(lambda: world.now)
         self.open_jobs: list[str] = []
+        self.open_purges: list[tuple[int, ...]] = []
         self.ends: Counter[str] = Counter()
         self.ids = 0
         self.watch: Callable[[], None] | None = None
@@ -193,6 +195,9 @@ def ingest(process: Process, job: str | None, verb: str = "ingest") -> bool:
     """Do a job by a verb: `upsert` deletes the rows of its keys, or writes those of many out."""
     draw, truth, life = process.draw, process.truth, process.life
     keys = [draw.choice(KEYS) for _ in range(draw.randrange(1, 10 if verb == "ingest" else 15))]
+    if process.shared.open_purges and draw.random() < 0.9:  # who is asked to stop adding them
+        (purged,) = process.shared.open_purges
+        keys = [key for key in keys if key not in purged] or [min({*KEYS} - {*purged})]
     ignores = draw.random() < 0.3
 
     def rest(done: int, total: int | None) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from tests.any_order.whole_instance import check_leaves_cover_the_key_space, rows_in_files
-from tests.simulator.changes import CHANGES, change_for_ever, delete_for_ever
+from tests.simulator.changes import CHANGES, change_for_ever, delete_for_ever, purge, purge_for_ever
 from tests.simulator.parties import (
     CARE,
     GC_DELAY,
@@ -45,10 +45,15 @@ ROLES: dict[str, Callable[[Process], None]] = {
     "read": read_for_ever,
     "change": change_for_ever,
     "delete": delete_for_ever,
+    "purge": purge_for_ever,
 }
 STEPS = 400
 BEGINNINGS = 24
-OTHERS = ((), ("delete",), ("delete",), ("change",), ("delete", "change"))
+OTHERS = ((), ("delete",), ("delete",), ("change",), ("delete", "change"), ("purge", "delete"))
+STEPS_OF_A_PURGE = 2
+TURNS_OF_A_PURGE = 3
+"""To purge keys takes some hundreds of calls: a world with that has so many times as many, and who
+does it has its turn so many times as often as others."""
 CLOCKS = (0.0, 0.0, 0.5, -0.5, 7.0, -7.0, 60.0, -60.0, 5e3, -5e3, 5e6, -5e6)
 CALM = Weather(dict.fromkeys(FAULTS, 0.0), stay=1.0, leap=0.0, sleep=0.0, clocks=[0.0])
 
@@ -104,8 +109,11 @@ def _simulate(seed: int, steps: int, watched: bool) -> Outcome:
     world = shared.world
     more = draw.choices([*ROLES], k=draw.randrange(0, 2))
     roles = ["ingest", "care", "read", *draw.choice(OTHERS), *more]
+    if "purge" in roles:
+        world.steps_max *= STEPS_OF_A_PURGE
     for place, role in enumerate(roles):
-        world.add(f"{role}-{place}", partial(live, shared, ROLES[role]))
+        turns = TURNS_OF_A_PURGE if role == "purge" else 1
+        world.add(f"{role}-{place}", partial(live, shared, ROLES[role]), turns)
     if watched:
         shared.watch = partial(check_newest, alone(shared, random.Random(seed)))
     world.run()
@@ -164,6 +172,8 @@ def check_end(shared: Shared) -> None:
     world, truth = shared.world, shared.truth
     check_table(alone(shared))
     world.now += timedelta(days=1)
+    if shared.open_purges:
+        go_on_with_purge(alone(shared))
     table = alone(shared).table()
     has_deletes = bool(table.state().deletes)
     table.compact(all_files=has_deletes)  # takes back what dead processes had claimed
@@ -179,6 +189,14 @@ def check_end(shared: Shared) -> None:
     assert stored == known, "something is left over, or missing"
     assert truth.number == table.state().number
     assert table.state().deletes == (), "a deletion that every file obeys is kept"
+
+
+def go_on_with_purge(process: Process) -> None:
+    """Nobody adds rows any more: a purge goes on, and finds no key at the end."""
+    shared = process.shared
+    finished = shared.ends["purges finished"]
+    purge(process, process.table())
+    assert shared.ends["purges finished"] > finished, "a purge has found keys that it has left"
 
 
 def check_newest(process: Process) -> None:

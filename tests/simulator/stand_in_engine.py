@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import fields_in_files
 from sleeper.engine.reading import few_rows
@@ -29,7 +30,7 @@ from sleeper.engine.sketches.sketch import Sketches
 from sleeper.engine.sketches.stored_sketch import SketchBuilder, read_sketches
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
 from sleeper.engine.writing.data_file import WrittenFile
-from sleeper.errors import DataDamaged, QueryInvalid
+from sleeper.errors import DataDamaged, ObjectNotFound, QueryInvalid
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
@@ -37,6 +38,8 @@ from sleeper.model.schema_changes import with_ids
 from sleeper.state.plans import compactions
 from sleeper.state.transactions import deletes
 from sleeper.tables import delete_keys, delete_rows, delete_where, push_down, upsert
+from sleeper.tables.purges import search
+from sleeper.tables.purges.search import Search
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.sql import TableVersion
 
@@ -222,6 +225,44 @@ def query_where(
     return Rows(batches(), schema, state.number)
 
 
+class StandInFile:
+    """A data file as a search for purged keys reads it."""
+
+    def __init__(self, files: Any, key: str, schema: Schema, arrow_schema: pa.Schema) -> None:
+        rows = read_file(files, key, fields_of(schema))
+        self.rows = table_of(rows, arrow_schema)
+        self.schema_arrow = arrow_schema
+
+
+def parquet(search: Search, files: Any, key: str) -> Any:
+    """Open a file that a search decodes, by one call; the parts of a state are those of reality."""
+    if not key.startswith("data/"):
+        if (body := files.read(key)) is None:
+            raise ObjectNotFound(f"{key} is missing")
+        return pq.ParquetFile(pa.BufferReader(body))
+    table = search._table
+    try:
+        return StandInFile(files, key, table.schema, table.arrow_schema)
+    except DataDamaged as gone:
+        raise ObjectNotFound(str(gone)) from gone
+
+
+def rows_in(search: Search, file: Any, columns: list[str] | None, key: str) -> Iterator[pa.Table]:
+    if not isinstance(file, StandInFile):
+        return ROWS(search, file, columns, key)
+    return iter([file.rows if columns is None else file.rows.select(columns)])
+
+
+def search_table(search: Search, before: int) -> Any:
+    """Note when the search begins: what is stored later was not searched."""
+    life = search._table.files._life
+    life.busy_with.searched_from = life.world.now
+    return SEARCH_TABLE(search, before)
+
+
+ROWS, SEARCH_TABLE = Search._rows, Search.search_table
+
+
 def _places(rows: pa.Table, where: str) -> pa.Array:
     """Return which rows meet a condition."""
     with closing(sqlite3.connect(":memory:")) as engine:
@@ -259,6 +300,11 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (delete_where, "query_where", query_where),
     *((place, "REGIONS_MAX", REGIONS_MAX) for place in (delete_keys, delete_rows, deletes, upsert)),
     (compactions, "REGIONS_MAX", 2 * REGIONS_MAX),
+    (Search, "_parquet", parquet),
+    (Search, "_rows", rows_in),
+    (Search, "search_table", search_table),
+    (search, "_end_of_pages", lambda _: 1 << 30),
+    (search, "read_stored_sketch", lambda *_: None),
     (FileRows, "read_files", read_files),
     (FileRows, "count_files", count_files),
     (Scanner, "merge", merge),

@@ -37,6 +37,7 @@ WANTED = (
     *("delete: done", "rows deleted", "alter: done", "added values read"),
     *("delete many: done", "delete where: done", "rows written out"),
     *("upsert: done", "rows replaced", "many replaced", "versions read"),
+    *("purge: done", "rows purged", "purges finished"),
 )
 
 
@@ -62,8 +63,9 @@ def chunk(number: int) -> tuple[list[Outcome], dict[int, str]]:
 @pytest.mark.parametrize("number", range(CHUNKS))
 def test_whatever_stops_fails_or_dies_rows_are_there_once_and_as_they_were_committed(number):
     """
-    I1 to I11, F1 to F5: no row of an acknowledged job is lost, none is doubled, no job is half
-    visible; rows that are deleted or replaced are in no later version, and no others go; a reader
+    I1 to I11, F1 to F5, DEL-4: no row of an acknowledged job is lost, none is doubled, no job is half
+    visible; rows that are deleted or replaced are in no later version, and no others go; keys that are purged are in nothing that was stored
+    before the purge said so; a reader
     gets the rows of one committed version in order, and its files stay for as long as they must;
     when all are dead, nothing is left over.
     """

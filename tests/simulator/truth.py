@@ -24,6 +24,8 @@ from tests.simulator.stand_in_engine import rows_of
 Row = tuple[int, int, str]
 _ENTRY = re.compile(r"\w+/statestore/transactions/(\d{20})\.json")
 _INDEX_ENTRY = re.compile(r"tables/index/\d{20}\.json")
+_REGIONS = re.compile(r'"region":\[\[(\w+),(\w+)\]\]')
+"""Limits of a partition, in an entry of format 1."""
 _DATA_FILE = re.compile(r"data/partition_[^\"/]+/[^\"/]+\.parquet")
 
 
@@ -89,6 +91,22 @@ class Deletion(Change):
     after: int = 0
     number: int = 0
     schema: int = 0
+
+
+@dataclass
+class Purging(Change):
+    """One try to purge keys.
+
+    Attributes:
+        keys: The keys.
+        searched_from: When it began to search all that is stored; None before.
+    """
+
+    keys: tuple[int, ...] = ()
+    searched_from: datetime | None = None
+
+    def meets(self, values: Mapping[str, Any]) -> bool:
+        return values["k"] in self.keys
 
 
 @dataclass(frozen=True)
@@ -160,6 +178,8 @@ class Truth:
         schemas: The columns of each schema, by its number; the newest is that of the table index.
         ended: When each version was replaced by the next one; none for the newest.
         keys_of: The least key of each partition, and the key that is above all of its keys.
+        purging: The purges that run.
+        purged: Versions before this one may have ended by a purge.
     """
 
     gc_delay: timedelta
@@ -170,6 +190,8 @@ class Truth:
     committed_jobs: dict[str, int] = field(default_factory=dict)
     keys_of: dict[str, tuple[float, float]] = field(default_factory=dict)
     changes: int = 0
+    purging: int = 0
+    purged: int = 0
 
     def copy(self) -> Truth:
         """The same again; attempts that have ended are shared."""
@@ -367,7 +389,7 @@ class Truth:
 
     def _met(self, doing: Change | None, rows: Iterable[Row], schema: int) -> set[Row]:
         """The rows that a change is to delete, if columns have the names of a schema."""
-        if not isinstance(doing, Deletion | Upsert):
+        if not isinstance(doing, Deletion | Upsert | Purging):
             return set()
         columns = self.schemas[schema]
         return {row for row in rows if doing.meets({c.name: self._value(row, c) for c in columns})}
@@ -477,7 +499,49 @@ class Truth:
 
     def must_be_readable(self, number: int, now: datetime) -> bool:
         """Whether the files of a version may not be deleted yet."""
-        return number >= self.number or now - self.ended[number] < self.gc_delay
+        if number >= self.number:
+            return True
+        if self.purging or number < self.purged:
+            return False
+        return now - self.ended[number] < self.gc_delay
+
+    def begin_purge(self) -> None:
+        self.purging += 1
+
+    def end_purge(self) -> None:
+        """Note that a purge ended in any way: files of versions before now may be gone."""
+        self.purging -= 1
+        self.purged = max(self.purged, self.number)
+
+    def check_purged(
+        self,
+        purging: Purging,
+        before: int,
+        files: Iterable[tuple[str, datetime, bytes]],
+        entries: Iterable[tuple[int, bytes]],
+    ) -> None:
+        """Check what is stored when a purge has said that no key is left.
+
+        Args:
+            purging: The purge.
+            before: Versions before this one have ended.
+            files: The key of each data file, when it was stored, and its body.
+            entries: The number of each entry of the log, and the entry.
+        """
+        assert purging.searched_from is not None
+        for key, stored_at, body in files:
+            left = [row for row in rows_of(body) if row[0] in purging.keys]
+            assert not left or stored_at > purging.searched_from, (
+                f"{purging} has left {key}: {left}"
+            )
+        for number, body in entries:
+            first, _, second = body.partition(b"\n")
+            known = json.loads(second)["keys"] if second else first.decode()
+            if second and number <= before:
+                assert not {*known} & {*purging.keys}, f"entry {number} has {known} of {purging}"
+            if not second and number <= before and b'"region"' in first:
+                limits = {limit for each in _REGIONS.findall(known) for limit in each}
+                assert not limits & {str(key) for key in purging.keys}, f"{purging}: entry {number}"
 
 
 @dataclass(frozen=True)

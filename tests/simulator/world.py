@@ -102,6 +102,7 @@ class Party:
     turn: Semaphore = field(default_factory=lambda: Semaphore(0))
     clock_error: timedelta = timedelta(0)
     rests_until: int = 0
+    turns: int = 1  # so many times as often as others it has its turn
     over: bool = False
     life: Life | None = None
 
@@ -163,8 +164,8 @@ class World:
         self._on_their_way: list[tuple[int, Callable[[], object]]] = []
         self._end = Semaphore(0)
 
-    def add(self, name: str, work: Work) -> None:
-        self.parties.append(Party(name, self, work))
+    def add(self, name: str, work: Work, turns: int = 1) -> None:
+        self.parties.append(Party(name, self, work, turns=turns))
 
     def run(self) -> None:
         """Let all parties live until the last call; raise what one of them found wrong."""
@@ -221,7 +222,7 @@ class World:
     def _choose(self) -> Party:
         awake = [party for party in self.parties if party.rests_until <= self.steps]
         if awake:
-            return self.draw.choice(awake)
+            return self.draw.choice([party for party in awake for _ in range(party.turns)])
         following = min(self.parties, key=lambda party: party.rests_until)
         self.steps = following.rests_until  # all rest: so do the calls that are counted
         return following
