@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.deploy.image_addresses import EcrAddress, ecr_images_in
-from sleeper.deploy.names import DeployedNames
+from sleeper.deploy.names import DeployedNames, service_principals
 from sleeper.errors import BadRequest
 
 POLICY_CHARACTERS_MAX: Final = 6_144
@@ -502,10 +502,11 @@ def _resource_rights(resource: Mapping[str, Any], names: DeployedNames) -> Itera
     roles, domain = names.role_arn("*"), names.domain
     for name, service in (row.passes or {}).items():
         if name in properties:
-            to = _Condition("StringEquals", "iam:PassedToService", _principal(service, domain))
-            yield _Right("iam:PassRole", roles, to)
+            for principal in service_principals(service, domain):
+                to = _Condition("StringEquals", "iam:PassedToService", principal)
+                yield _Right("iam:PassRole", roles, to)
     for service in row.linked:
-        principal = _principal(service, domain)
+        (principal, *_) = service_principals(service, domain)
         linked = f"{_IAM}:role/aws-service-role/{{principal}}/*".format(
             principal=principal, **fields
         )
@@ -552,10 +553,6 @@ def _keys(value: Any, name: str = "") -> Iterator[Any]:
     elif isinstance(value, list):
         for each in value:
             yield from _keys(each)
-
-
-def _principal(service: str, domain: str) -> str:
-    return f"{service}.amazonaws.com{'.cn' if service == 'ec2' and domain.endswith('.cn') else ''}"
 
 
 def _changing(actions: Sequence[str]) -> _Condition | None:

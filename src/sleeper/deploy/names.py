@@ -170,3 +170,23 @@ class DeployedNames:
     @property
     def _part(self) -> AwsPartition:
         return partition_of(self.region) or PARTITIONS[0]
+
+
+_IN_CHINA: Final = ".cn"
+_OLD_NAMES: Final = ("ec2", "elasticmapreduce")
+"""Services that had another name in China before all got `SERVICE.amazonaws.com` everywhere."""
+
+
+def service_principals(service: str, domain: str) -> tuple[str, ...]:
+    """Return the names by which a service of AWS takes roles, where AWS has that domain.
+
+    A role trusts the first; who may pass roles on may pass them to each.
+
+    >>> service_principals("ec2", "amazonaws.com.cn")
+    ('ec2.amazonaws.com', 'ec2.amazonaws.com.cn')
+    >>> service_principals("lambda", "amazonaws.com.cn")
+    ('lambda.amazonaws.com',)
+    """
+    name = f"{service}.amazonaws.com"
+    is_two = domain.endswith(_IN_CHINA) and service in _OLD_NAMES
+    return (name, name + _IN_CHINA) if is_two else (name,)

@@ -18,9 +18,17 @@ from sleeper.model.known_properties.value_kinds import PREFIX
 _GROUPS: Final = (CloudProperties, LambdaProperties, TaskProperties, ClusterProperties)
 _OTHERS: Final = (
     "sleeper.bulk.export.results.bucket.expiry.days",
+    "sleeper.bulk.import.eks.k8s.namespace",
+    "sleeper.bulk.import.emr.ebs.volume.size.gb",
+    "sleeper.bulk.import.emr.ebs.volume.type",
+    "sleeper.bulk.import.emr.ebs.volumes.per.instance",
+    "sleeper.bulk.import.emr.keypair.name",
+    "sleeper.bulk.import.emr.master.additional.security.group",
+    "sleeper.bulk.import.environment",
     "sleeper.gc.period.minutes",
     "sleeper.ingest.batcher.job.creation.period.minutes",
     "sleeper.ingest.batcher.submitter.timeout.seconds",
+    "sleeper.jobs.receives.max",
     "sleeper.partition.splitting.period.minutes",
     "sleeper.query.results.bucket.expiry.days",
     "sleeper.statestore.committer.batch.size",

@@ -96,14 +96,8 @@ def test_a_topic_of_another_region_is_refused():
     assert "can be sent only to a topic there" in found.text
 
 
-def test_a_topic_of_the_users_must_be_there_and_take_messages(cloud):
-    """Given a topic, then its policy is read: EventBridge needs a statement of its own."""
-    sns = cloud.client("sns")
-    topic = sns.create_topic(Name=cloud.instance_id)["TopicArn"]
-
-    (missing,) = check_topic(f"{topic}-of-nobody", REGION)
-    (closed,) = check_topic(topic, REGION)
-    services = ["cloudwatch.amazonaws.com", "events.amazonaws.com"]
+def let_publish(sns, topic, *services):
+    """Have services publish to a topic."""
     statement = {
         "Effect": "Allow",
         "Principal": {"Service": services},
@@ -115,6 +109,33 @@ def test_a_topic_of_the_users_must_be_there_and_take_messages(cloud):
         AttributeName="Policy",
         AttributeValue=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
     )
+
+
+def test_a_topic_takes_messages_of_a_budget_too_where_there_is_one(cloud):
+    """Given a budget, then the topic's policy must name budgets as well; without one it need not."""
+    sns = cloud.client("sns")
+    topic = sns.create_topic(Name=cloud.instance_id)["TopicArn"]
+    both = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
+
+    let_publish(sns, topic, *both)
+    (without,) = check_topic(topic, REGION)
+    (closed,) = check_topic(topic, REGION, has_budget=True)
+    let_publish(sns, topic, *both, "budgets.amazonaws.com")
+    (opened,) = check_topic(topic, REGION, has_budget=True)
+
+    assert (without.level, closed.level, opened.level) == (Level.OK, Level.WARNING, Level.OK)
+    assert "does not name budgets.amazonaws.com:" in closed.text
+    assert "of the budget" in opened.text
+
+
+def test_a_topic_of_the_users_must_be_there_and_take_messages(cloud):
+    """Given a topic, then its policy is read: EventBridge needs a statement of its own."""
+    sns = cloud.client("sns")
+    topic = sns.create_topic(Name=cloud.instance_id)["TopicArn"]
+
+    (missing,) = check_topic(f"{topic}-of-nobody", REGION)
+    (closed,) = check_topic(topic, REGION)
+    let_publish(sns, topic, "cloudwatch.amazonaws.com", "events.amazonaws.com")
     (opened,) = check_topic(topic, REGION)
 
     assert missing.level is Level.FAILURE

@@ -13,7 +13,7 @@ from sleeper.deploy.platforms import changed_platforms, platform_properties
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.configured_clusters import configured_cluster
-from tests.deploy.stacks.conftest import settings_of
+from tests.deploy.stacks.conftest import Deployed, settings_of
 
 STACKS = {
     "EmrServerlessBulkImportStack": "emr-serverless",
@@ -403,3 +403,26 @@ def test_workers_that_cannot_be_kept_ready_are_refused():
     (told,) = caught.value.failures.values()
     assert f"{ready}driver" in told
     assert f"{ready}executor" in told
+
+
+def passes(settings, tmp_path):
+    """To which services a starter may pass the role of machines, by a template of EmrBulkImportStack."""
+    found = Deployed(settings, tmp_path)
+    starter = found.resource("AWS::IAM::Role", "bulk-import-emr-starter")
+    statements = starter.properties["Policies"][0]["PolicyDocument"]["Statement"]
+    return [
+        each["Condition"]["StringEquals"]["iam:PassedToService"]
+        for each in statements
+        if each["Action"] == "iam:PassRole"
+    ]
+
+
+def test_roles_are_passed_in_china_by_old_and_new_names_of_services(tmp_path):
+    """Given a region in China, then EC2 and EMR have two names there; elsewhere they have one."""
+    emr = {"sleeper.optional.stacks": "EmrBulkImportStack"}
+
+    china = passes(settings_of(emr, region="cn-north-1"), tmp_path / "china")
+    london = passes(settings_of(emr), tmp_path / "london")
+
+    assert london == ["elasticmapreduce.amazonaws.com", "ec2.amazonaws.com"]
+    assert china == [[each, f"{each}.cn"] for each in london]

@@ -62,7 +62,9 @@ BUGS = (
         name="roles-for-any-service",
         breaks="The lambda that starts bulk imports may give their roles to any service.",
         module="deploy/stacks/bulk_import.py",
-        right='        {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}},\n',
+        right=(
+            '        {"StringEquals": {"iam:PassedToService": [*to] if len(to) > 1 else to[0]}},\n'
+        ),
         wrong="",
         tests=_STACKS,
     ),

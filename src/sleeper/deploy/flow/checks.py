@@ -182,6 +182,7 @@ _EMAIL: Final = "sleeper.errors.email"
 _TOPIC: Final = "sleeper.alarms.topic.arn"
 _NO_TOPIC: Final = ("NotFound", "NotFoundException", "InvalidParameter")
 _PUBLISHERS: Final = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
+_BUDGETS: Final = "budgets.amazonaws.com"
 
 
 def check_hearers(settings: DeploymentSettings) -> list[CheckResult]:
@@ -201,8 +202,14 @@ def check_hearers(settings: DeploymentSettings) -> list[CheckResult]:
     return ok(f"alarms and failures are sent to {' and '.join(heard)}")
 
 
-def check_topic(topic: str, region: str) -> list[CheckResult]:
-    """Check that the user's topic is there, and that its policy lets alarms and rules publish."""
+def check_topic(topic: str, region: str, *, has_budget: bool = False) -> list[CheckResult]:
+    """Check that the user's topic is there, and that its policy lets alarms and rules publish.
+
+    Args:
+        topic: The ARN of the topic.
+        region: The region.
+        has_budget: Whether a budget publishes too.
+    """
     client = aws_client("sns", region)
     try:
         attributes = client.get_topic_attributes(TopicArn=topic)["Attributes"]
@@ -211,13 +218,15 @@ def check_topic(topic: str, region: str) -> list[CheckResult]:
             raise
         return failure(f"{_TOPIC} is {topic}, but there is no such topic")
     policy = attributes.get("Policy") or ""
-    missing = [each for each in _PUBLISHERS if each not in policy]
+    publishers = (*_PUBLISHERS, _BUDGETS) if has_budget else _PUBLISHERS
+    missing = [each for each in publishers if each not in policy]
     if missing:
         return warning(
             f"the policy of {topic} does not name {' and '.join(missing)}: unless it lets them "
-            "publish, alarms are lost. docs/operating/alarms.md has the statement"
+            "publish, what they tell is lost. docs/operating/alarms.md has the statement"
         )
-    return ok(f"topic {topic} takes messages of alarms and rules")
+    also = ", and of the budget" if has_budget else ""
+    return ok(f"topic {topic} takes messages of alarms and rules{also}")
 
 
 # ---------------------------------------------------------------- network

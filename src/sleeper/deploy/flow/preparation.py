@@ -287,12 +287,17 @@ class _Parts:
         settings, region = self.settings, self.identity.region
         if settings is None:
             return checks
-        topic = settings.properties.cloud.alarms_topic
-        if topic is not None:
-            checks["the topic of alarms"] = partial(check_topic, topic, region)
-        vpc = settings.properties.cloud.vpc
+        cloud = settings.properties.cloud
+        if cloud.alarms_topic is not None:
+            checks["the topic of alarms"] = partial(
+                check_topic,
+                cloud.alarms_topic,
+                region,
+                has_budget=cloud.budget_dollars is not None,
+            )
+        vpc = cloud.vpc
         if vpc is not None:
-            inside = settings.properties.cloud.in_vpc
+            inside = cloud.in_vpc
             checks["the network"] = partial(
                 check_network, vpc, settings.subnets, region, for_functions=inside
             )

@@ -16,6 +16,7 @@ from sleeper.deploy.grants import (
     write_bucket,
     write_tables,
 )
+from sleeper.deploy.names import service_principals
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts import FunctionSpec, add_function, add_queue_source
 from sleeper.model.jobs.kinds import JobKind
@@ -77,10 +78,11 @@ def add_starter(
 
 def pass_roles(settings: DeploymentSettings, *roles: str, service: str) -> Grant:
     """Allow to give roles to a service of AWS, and to no other."""
+    to = service_principals(service, settings.names.domain)
     return Grant(
         ("iam:PassRole",),
         tuple(map(settings.names.role_arn, roles)),
-        {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}},
+        {"StringEquals": {"iam:PassedToService": [*to] if len(to) > 1 else to[0]}},
     )
 
 
