@@ -18,7 +18,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     │   ├── FileReferenceAlreadyExists · FileReferenceAssignedToJob
     │   ├── FileReferenceNotAssignedToJob · NewReferenceSameAsOldReference · FileHasReferences
     │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionMergeRefused
-    │   ├── PartitionNotInTree · JobAlreadyCommitted · TableChanged
+    │   ├── PartitionNotInTree · JobAlreadyCommitted · TableChanged · RowsChanged
     │   └── ClockTooFarAhead · NewFilesTooOld · CommitTooLarge · StateMoved
     ├── CommitContended                try again: other writers committed first
     │   └── SplitAttemptsExceeded
@@ -291,6 +291,19 @@ class JobAlreadyCommitted(CommitRefused):
 
 class TableChanged(CommitRefused):
     """Another writer changed the table's name or properties first. Read them again."""
+
+
+class RowsChanged(CommitRefused):
+    """Rows were changed since the version that a commit relies on. Read them again.
+
+    Attributes:
+        since: The number of that version.
+        leaves: The ids of the leaves that have changed.
+    """
+
+    def __init__(self, message: str, *, since: int = 0, leaves: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.since, self.leaves = since, leaves
 
 
 class StateMoved(CommitRefused):

@@ -45,6 +45,17 @@ class GroupResult:
             raise refusal
         return self.state
 
+    def of_all(self) -> TableState:
+        """Return the state after transactions that were committed together.
+
+        Raises:
+            CommitRefused: one was refused, the first of those that were. Nothing was committed.
+        """
+        for refusal in self.refusals:
+            if refusal is not None:
+                raise refusal
+        return self.state
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepLimits:

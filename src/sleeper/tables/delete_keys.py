@@ -18,13 +18,17 @@ from sleeper.model.queries import NOT_GIVEN, asked_by
 from sleeper.model.row_deletes import REGIONS_MAX
 from sleeper.tables.delete_rows import RowDeletion, delete_rows, deleted_regions
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.unchanged_since import UnchangedSince
 from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
 
 
-def delete_by_keys(table: OpenTable, **asked: Any) -> RowDeletion:
+def delete_by_keys(
+    table: OpenTable, *, if_unchanged_since: int | None = None, **asked: Any
+) -> RowDeletion:
     """Delete rows by keys, ranges, regions or a prefix, as `Table.delete` asks for them.
 
     Raises:
+        RowsChanged: a leaf that the deletion is about has changed since. Nothing was deleted.
         QueryInvalid: they do not fit the schema, or one region is the whole key space.
         BadRequest: there are too many regions, or the table has format 1 and few keys are given.
         TableChanged: the table has no room for as many regions.
@@ -34,16 +38,17 @@ def delete_by_keys(table: OpenTable, **asked: Any) -> RowDeletion:
     keys = asked["keys"]
     if keys is not NOT_GIVEN:
         keys = asked["keys"] = listed_keys(table, keys)
+    condition = UnchangedSince.of(table, if_unchanged_since)
     is_keys = asked_by(**asked) == "keys"
     if is_keys and _are_many(keys):
-        return _written_out(table, keys)
+        return _written_out(table, keys, condition)
     regions = deleted_regions(table, **asked)
     try:
-        return delete_rows(table, regions)
+        return delete_rows(table, regions, condition.over(regions))
     except TableChanged:  # there is no room for more
         if not is_keys:
             raise
-        return _written_out(table, keys)
+        return _written_out(table, keys, condition)
 
 
 def listed_keys(table: OpenTable, keys: Any) -> Any:
@@ -72,20 +77,23 @@ def _are_many(keys: Any) -> bool:
     return isinstance(keys, Sized) and len(keys) > REGIONS_MAX and not isinstance(keys, str | bytes)
 
 
-def _written_out(table: OpenTable, keys: object) -> RowDeletion:
+def _written_out(table: OpenTable, keys: object, condition: UnchangedSince) -> RowDeletion:
     """Write the rows of any number of complete row keys out of their leaves."""
     known = pa.Table.from_batches([key_batch(keys, table.schema, table.arrow_schema)])
     divide = divided_by_keys(table, lambda leaf: keys_inside(known, leaf))
 
     def attempt() -> WrittenOut:
         state = table.store.refresh()
-        leaves = [
-            leaf.partition_id
-            for leaf in state.leaf_partitions()
-            if any(state.references_of(leaf.partition_id))
-            and keys_inside(known, leaf.region).num_rows
+        touched = [
+            leaf for leaf in state.leaf_partitions() if keys_inside(known, leaf.region).num_rows
         ]
-        return write_out(table, leaves, divide) if leaves else WrittenOut(state, 0)
+        regions = [leaf.region for leaf in touched]
+        condition.check(state, regions)
+        leaves = [leaf.partition_id for leaf in touched]
+        leaves = [each for each in leaves if any(state.references_of(each))]
+        if not leaves:
+            return WrittenOut(state, 0)
+        return write_out(table, leaves, divide, lambda _: condition.over(regions))
 
     done = until_undisturbed(table, attempt)
     return RowDeletion(transaction=done.state.number, regions=known.num_rows, rows=done.rows)

@@ -19,6 +19,7 @@ from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.html.values import NotebookHtml
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.row_deletes import REGIONS_MAX
+from sleeper.state.table_state import Transaction
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.query import regions_asked_for
@@ -41,8 +42,10 @@ class RowDeletion(NotebookHtml):
     rows: int | None = None
 
 
-def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:
-    """Delete the rows inside of regions (`Table.delete`)."""
+def delete_rows(
+    table: OpenTable, regions: Sequence[Region], relies_on: Sequence[Transaction] = ()
+) -> RowDeletion:
+    """Delete the rows inside of regions (`Table.delete`), unless what it relies on is refused."""
     check_few(regions)
     known = table.store.state()  # the commit looks for newer entries, so nothing else need do it
     if known.format < 2:
@@ -57,7 +60,8 @@ def delete_rows(table: OpenTable, regions: Sequence[Region]) -> RowDeletion:
     if not regions:
         return RowDeletion(transaction=table.store.refresh().number, regions=0)
     try:
-        state = table.store.commit(DeleteRows(regions=tuple(regions)))
+        deletion = DeleteRows(regions=tuple(regions))
+        state = table.store.commit_group([*relies_on, deletion], together=True).of_all()
     finally:
         table.undo_commit_if_deleted()
     return RowDeletion(transaction=state.number, regions=len(regions))

@@ -18,13 +18,17 @@ from sleeper.tables.delete_rows import RowDeletion
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.sql import TableVersion, query_where
+from sleeper.tables.unchanged_since import UnchangedSince
 from sleeper.tables.write_out import CHUNK_ROWS, Staying, WrittenOut, until_undisturbed, write_out
 
 
-def delete_where(table: OpenTable, where: str, **asked: object) -> RowDeletion:
+def delete_where(
+    table: OpenTable, where: str, *, if_unchanged_since: int | None = None, **asked: object
+) -> RowDeletion:
     """Delete the rows that meet a condition (`Table.delete`).
 
     Raises:
+        RowsChanged: a leaf that has such rows has changed since. Nothing was deleted.
         QueryInvalid: the condition does not fit the table, or something else is asked for beside.
         CommitTooLarge: the state store cannot replace as many files at once.
         CommitContended: others took the files in each attempt. Nothing was deleted.
@@ -44,10 +48,16 @@ def delete_where(table: OpenTable, where: str, **asked: object) -> RowDeletion:
         with kept:
             yield Staying(row_groups(kept, CHUNK_ROWS), lambda n: _gone(version, where, leaf, n))
 
+    condition = UnchangedSince.of(table, if_unchanged_since)
+
     def attempt() -> WrittenOut:
         state = table.store.refresh()
         leaves = _leaves_with_rows(table, state, where)
-        return write_out(table, leaves, divide) if leaves else WrittenOut(state, 0)
+        if not leaves:
+            return WrittenOut(state, 0)
+        regions = [state.partition(each).region for each in leaves]
+        condition.check(state, regions)
+        return write_out(table, leaves, divide, lambda _: condition.over(regions))
 
     done = until_undisturbed(table, attempt)
     return RowDeletion(transaction=done.state.number, regions=0, rows=done.rows)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,16 @@ from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import given_job_id
 from sleeper.state.new_files import SweepGuard, add_files, request_files
+from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import CommittedJob, JobRecord, TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.unchanged_since import UnchangedSince
 
 _log = logging.getLogger(__name__)
+
+Commit = Callable[[UnchangedSince, AddFiles], TableState]
+"""Commits new files if what they rely on holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +88,21 @@ def ingest(
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
     send_commit: Callable[[AddFiles], None] | None = None,
-    commit: Callable[[AddFiles], TableState] | None = None,
+    commit: Commit | None = None,
+    if_unchanged_since: int | None = None,
     state: TableState | None = None,
 ) -> IngestResult:
     """Add all rows of `data` in one commit (`Table.ingest`).
 
-    For other verbs, `commit` commits the new files with what else belongs to them. `state` is the
-    newest known one.
+    For other verbs, `commit` commits the new files with what else belongs to them, given what they
+    rely on. `state` is the newest known one.
+
+    Raises:
+        BadRequest: a committer is asked to commit if nothing has changed.
+        RowsChanged: a leaf that gets rows has changed since. Nothing was added.
     """
+    if send_commit is not None and if_unchanged_since is not None:
+        raise BadRequest("leave out if_unchanged_since: a committer commits whatever has changed")
     rows_aside = path_aside(set_aside)
     clock, store = table.context.clock, table.store
     started = clock.now()
@@ -97,6 +110,8 @@ def ingest(
     given_id = given_job_id(job_id)
     if given_id is not None and (done := state.jobs.find(given_id)) is not None:
         return _done_before(given_id, done)
+    condition = UnchangedSince.of(table, if_unchanged_since)
+    commit = partial(commit or partial(_commit_files, store), condition)
     options = csv_for(csv, table.schema)
     source = open_source(data, table.arrow_schema, table.context.inputs, options)
     source.check(ignore_extra_columns=ignore_extra_columns)
@@ -109,13 +124,7 @@ def ingest(
         set_aside=None if rows_aside is None else SetAside(rows_aside),
         progress=progress,
     )
-    leaf_files = LeafFiles(
-        table.files,
-        table.schema,
-        table.arrow_schema,
-        write_settings(table.properties.parquet),
-        table.context.new_id,
-    )
+    leaf_files = _leaf_files(table)
     try:
         _write(intake, leaf_files, table, state, started)
         intake.finish()
@@ -136,6 +145,17 @@ def ingest(
     result = replace(result, took_s=(clock.now() - started).total_seconds())
     table.undo_commit_if_deleted()
     return result
+
+
+def _leaf_files(table: OpenTable) -> LeafFiles:
+    """Return what writes the data files of an ingest."""
+    return LeafFiles(
+        table.files,
+        table.schema,
+        table.arrow_schema,
+        write_settings(table.properties.parquet),
+        table.context.new_id,
+    )
 
 
 def csv_for(csv: CsvOptions | Mapping[str, Any] | None, schema: Schema) -> CsvOptions | None:
@@ -190,7 +210,7 @@ def _commit(
     intake: ValidatedInput,
     guard: SweepGuard,
     send_commit: Callable[[AddFiles], None] | None,
-    commit: Callable[[AddFiles], TableState] | None,
+    commit: Callable[[AddFiles], TableState],
 ) -> IngestResult:
     """Commit the written files, or ask for it; delete them if the commit certainly failed."""
 
@@ -214,6 +234,18 @@ def _commit(
     if isinstance(added, JobRecord):
         return _done_before(result.job_id, added)
     return replace(result, transaction=added)
+
+
+def _commit_files(store: StateStore, condition: UnchangedSince, added: AddFiles) -> TableState:
+    """Commit new files, and what they rely on.
+
+    Raises:
+        CommitRefused, CommitContended, CommitUnknown, StorageFailed: as by `StateStore.commit`.
+    """
+    if condition.number is None:
+        return store.commit(added)
+    relies_on = condition.under(added, store.refresh())
+    return store.commit_group([*relies_on, added], together=True).of_all()
 
 
 def _delete(leaf_files: LeafFiles) -> None:

@@ -95,6 +95,7 @@ class Table(TableHandle, WholeTable):
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
         send_commit: Callable[[AddFiles], None] | None = None,
+        if_unchanged_since: int | None = None,
     ) -> IngestResult:
         """Add rows, all in one commit.
 
@@ -117,9 +118,13 @@ class Table(TableHandle, WholeTable):
             progress: Called after each batch with the rows read so far, and their total if known.
             send_commit: Sends the transaction to a committer, as workers do; the rows are visible
                 when it has committed. Without it this call commits.
+            if_unchanged_since: A transaction number, such as that of an answer: nothing is added if
+                a leaf that would get rows has changed since (rule DEL-5).
 
         Raises:
             InputRefused: the input does not fit the table; nothing was changed.
+            RowsChanged: a leaf has changed since `if_unchanged_since`; nothing was changed.
+            VersionNotFound: that version is no longer kept; nothing was changed.
             CommitContended: other writers committed first each time; try again.
             CommitUnknown: storage gave no answer; run again with the job id that it names.
             StorageFailed: storage failed; nothing was changed.
@@ -139,6 +144,7 @@ class Table(TableHandle, WholeTable):
             set_aside=set_aside,
             progress=progress,
             send_commit=send_commit,
+            if_unchanged_since=if_unchanged_since,
             state=state,
         )
 
@@ -152,6 +158,7 @@ class Table(TableHandle, WholeTable):
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
         reason: str | None = None,
+        if_unchanged_since: int | None = None,
     ) -> IngestResult:
         """Add rows in place of those that have the same row keys, all in one commit (rule DEL-3).
 
@@ -163,9 +170,11 @@ class Table(TableHandle, WholeTable):
         Args:
             data, job_id, csv, ignore_extra_columns, set_aside, progress: As for `ingest`.
             reason: Why, for the history.
+            if_unchanged_since: As for `ingest`.
 
         Raises:
             BadRequest: the table aggregates, or has a function.
+            RowsChanged, VersionNotFound: as by `ingest`.
             InputRefused: the input does not fit the table, or has a key twice; nothing was changed.
             CommitContended: others changed the same leaves each time; try again.
             CommitTooLarge: the table's state store cannot replace so many files at once.
@@ -184,6 +193,7 @@ class Table(TableHandle, WholeTable):
                 ignore_extra_columns=ignore_extra_columns,
                 set_aside=set_aside,
                 progress=progress,
+                if_unchanged_since=if_unchanged_since,
             )
 
     def bulk_import(
@@ -877,6 +887,7 @@ class Table(TableHandle, WholeTable):
         prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
         where: str | None = None,
         reason: str | None = None,
+        if_unchanged_since: int | None = None,
     ) -> RowDeletion:
         """Delete rows by their keys, or by a condition, in one entry (rules DEL-1 and DEL-2).
 
@@ -899,6 +910,8 @@ class Table(TableHandle, WholeTable):
             where: Instead of all these: a condition in SQL, such as `"fare < 0 AND day > 3"`, which
                 may name row keys. Rows for which it is null stay.
             reason: Why, for the history.
+            if_unchanged_since: A transaction number: nothing is deleted if a leaf of these keys, or
+                one that has rows which meet the condition, has changed since (rule DEL-5).
 
         Raises:
             QueryInvalid: a key, a range, a prefix or the condition does not fit the schema, none is
@@ -906,6 +919,7 @@ class Table(TableHandle, WholeTable):
             BadRequest: there are more than 1,000 regions, or the table has format 1 (see `upgrade`)
                 and at most 1,000 keys or regions are given.
             TableChanged: files still have 1,000 deleted keys and ranges: compact first.
+            RowsChanged, VersionNotFound: as by `ingest`.
             CommitTooLarge: the table's state store cannot replace so many files at once.
             CommitContended, StorageFailed: nothing was deleted.
             CommitUnknown: it may have been committed; deleting again does no harm.
@@ -916,10 +930,12 @@ class Table(TableHandle, WholeTable):
             if where is not None:
                 from sleeper.tables.delete_where import delete_where
 
-                return delete_where(self._current(), where, **asked)
+                return delete_where(
+                    self._current(), where, if_unchanged_since=if_unchanged_since, **asked
+                )
             from sleeper.tables.delete_keys import delete_by_keys
 
-            return delete_by_keys(self._current(), **asked)
+            return delete_by_keys(self._current(), if_unchanged_since=if_unchanged_since, **asked)
 
     def purge(self, *, keys: Iterable[object], reason: str | None = None) -> Purge:
         """Remove all rows of some row keys and every trace of them, and prove it (rule DEL-4).

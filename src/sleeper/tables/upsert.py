@@ -35,6 +35,7 @@ from sleeper.state.transactions.preconditions import LeavesUnchanged
 from sleeper.tables.ingest import IngestResult, ingest
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
+from sleeper.tables.unchanged_since import UnchangedSince
 from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
 
 
@@ -47,6 +48,7 @@ def upsert(
     ignore_extra_columns: bool = False,
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
+    if_unchanged_since: int | None = None,
 ) -> IngestResult:
     """Add rows in place of those that have the same row keys (`Table.upsert`)."""
     table.reader.processing.check_upsert(table.name)
@@ -59,28 +61,30 @@ def upsert(
         set_aside=set_aside,
         progress=progress,
         commit=partial(_commit, table),
+        if_unchanged_since=if_unchanged_since,
     )
 
 
-def _commit(table: OpenTable, added: AddFiles) -> TableState:
+def _commit(table: OpenTable, condition: UnchangedSince, added: AddFiles) -> TableState:
     """Commit new files, and the deletion of their keys (`_commit_both`).
 
     Raises:
         TableNotFound: the table was deleted, and the new files with it.
     """
     try:
-        return _commit_both(table, added)
+        return _commit_both(table, condition, added)
     except DataDamaged:
         table.check_exists()
         added.check(table.store.refresh())  # a sweep or a purge may have deleted the new files
         raise
 
 
-def _commit_both(table: OpenTable, added: AddFiles) -> TableState:
+def _commit_both(table: OpenTable, condition: UnchangedSince, added: AddFiles) -> TableState:
     """Commit new files, and the deletion of their keys, in one entry.
 
     Raises:
         InputRefused: two rows have the same key.
+        RowsChanged: a leaf that gets rows has changed since the version that they rely on.
         CommitRefused, CommitContended, StorageFailed: the table is unchanged.
         CommitUnknown: they may be in the table.
     """
@@ -88,6 +92,9 @@ def _commit_both(table: OpenTable, added: AddFiles) -> TableState:
     if not added.references:
         return table.store.commit(added)
     added.check(state)  # its leaves may be gone, and then its keys are found nowhere
+    relies_on = condition.under(added, state)
+    for each in relies_on:
+        each.check(state)
     new = _only_new(state, added)
     _check_not_repeated(table, new)
     rows = sum(each.row_count for each in added.references)
@@ -95,16 +102,17 @@ def _commit_both(table: OpenTable, added: AddFiles) -> TableState:
         batches = _keys(table, new, whole_region(table.schema)).to_batches()
         keys = [key for batch in batches for key in key_rows(batch)]
         regions = tuple(dict.fromkeys(key_region(table.schema, each) for each in keys))
-        done = table.store.commit_group([DeleteRows(regions=regions), added], together=True)
+        both = [DeleteRows(regions=regions), added]
+        done = table.store.commit_group([*relies_on, *both], together=True)
         refusals = [each for each in done.refusals if each is not None]
         if not refusals:
             return done.state
         if not isinstance(refusals[0], TableChanged):
             raise refusals[0]  # else the table has no room for so many deletions
-    return until_undisturbed(table, lambda: _written_out(table, added)).state
+    return until_undisturbed(table, lambda: _written_out(table, added, relies_on)).state
 
 
-def _written_out(table: OpenTable, added: AddFiles) -> WrittenOut:
+def _written_out(table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]) -> WrittenOut:
     """Write the keys of the new files out of their leaves, and commit both together."""
     state = table.store.refresh()
     added.check(state)
@@ -118,7 +126,7 @@ def _written_out(table: OpenTable, added: AddFiles) -> WrittenOut:
     def beside(read: Sequence[CompactionJob]) -> Sequence[Transaction]:
         known = dict.fromkeys(leaves, frozenset[str]())
         known |= {job.partition_id: frozenset(job.inputs) for job in read}
-        return [LeavesUnchanged(known=known), added]
+        return [*relies_on, LeavesUnchanged(known=known), added]
 
     return write_out(table, leaves, divided_by_keys(table, partial(_keys, table, new)), beside)
 

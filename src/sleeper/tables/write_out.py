@@ -34,6 +34,7 @@ from sleeper.errors import (
     JobAlreadyCommitted,
     NewFilesTooOld,
     PartitionNotInTree,
+    RowsChanged,
     TableChanged,
 )
 from sleeper.model.files import FileReference
@@ -53,7 +54,7 @@ _log = logging.getLogger(__name__)
 CHUNK_ROWS: Final = 32_768
 """So many rows are written at a time."""
 _ATTEMPTS_MAX: Final = 5
-_FINAL = (CommitTooLarge, JobAlreadyCommitted, NewFilesTooOld, PartitionNotInTree)
+_FINAL = (CommitTooLarge, JobAlreadyCommitted, NewFilesTooOld, PartitionNotInTree, RowsChanged)
 """What another attempt would end with too."""
 
 
@@ -180,11 +181,7 @@ def write_out(
 def _committed_together(table: OpenTable, transactions: Sequence[Transaction]) -> TableState | None:
     if not transactions:
         return None
-    done = table.store.commit_group(transactions, together=True)
-    for refusal in done.refusals:
-        if refusal is not None:
-            raise refusal
-    return done.state
+    return table.store.commit_group(transactions, together=True).of_all()
 
 
 def _take_over(table: OpenTable, leaf_ids: Sequence[str]) -> None:

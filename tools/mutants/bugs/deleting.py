@@ -19,6 +19,8 @@ WHERE = ("tests/stories/test_rows_deleted_where.py",)
 """Rows are deleted by a condition, beside others who change the same leaves."""
 STATEMENTS = ("tests/stories/test_deleted_by_sql.py", "-k", "TestByKeys")
 """Rows are deleted by statements in SQL whose conditions are about row keys."""
+CONDITIONS = ("tests/stories/test_conditional_commits.py",)
+"""Rows are changed if nobody has changed their leaves since they were read."""
 UPSERTS = ("tests/stories/test_upserts.py",)
 """Rows are replaced by their keys, beside others who add rows of the same keys."""
 
@@ -38,6 +40,38 @@ BUGS = (
         right="                if any(delete.applies_to(each.sequence) for each in references):\n",
         wrong="                if all(delete.applies_to(each.sequence) for each in references):\n",
         tests=ROWS,
+    ),
+    Bug(
+        name="conditional-upsert-without-its-condition",
+        breaks="An upsert is committed though its leaf has changed since its own look.",
+        module="tables/upsert.py",
+        right="commit_group([*relies_on, *both], together=True)",
+        wrong="commit_group([*both], together=True)",
+        tests=(*CONDITIONS, "-k", "two_writers"),
+    ),
+    Bug(
+        name="deletions-no-change",
+        breaks="Rows that were deleted since a version count as unchanged.",
+        module="state/transactions/preconditions.py",
+        right="for each in state.deletes if each.number > self.since)",
+        wrong="for each in state.deletes if each.number < self.since)",
+        tests=(*CONDITIONS, "-k", "TestRefused"),
+    ),
+    Bug(
+        name="new-start-no-change",
+        breaks="A table that was emptied since a version counts as unchanged.",
+        module="state/transactions/preconditions.py",
+        right="        if not all(state.files.references_count(name) for name in known):\n",
+        wrong="        if False:\n",
+        tests=(*CONDITIONS, "-k", "new"),
+    ),
+    Bug(
+        name="own-commit-a-change",
+        breaks="A job that runs twice at once with a condition is refused by its own commit.",
+        module="state/transactions/preconditions.py",
+        right="        if done is not None and self.job_id is not None:\n",
+        wrong="        if False:\n",
+        tests=(*CONDITIONS, "-k", "TestOnce"),
     ),
     Bug(
         name="statement-deletes-what-it-should-test",

@@ -36,8 +36,8 @@ BUGS = (
         name="upserted-without-a-deletion",
         breaks="An upsert adds its rows although its deletion is refused.",
         module="tables/upsert.py",
-        right="[DeleteRows(regions=regions), added], together=True)",
-        wrong="[DeleteRows(regions=regions), added], together=False)",
+        right="[*relies_on, *both], together=True)",
+        wrong="[*relies_on, *both], together=False)",
         tests=WORLDS,
     ),
 )

@@ -7,7 +7,13 @@ from typing import Any
 import click
 
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.options import ask, force_option, instance_option, json_option
+from sleeper.interfaces.cli.options import (
+    ask,
+    force_option,
+    instance_option,
+    json_option,
+    unchanged_since_option,
+)
 from sleeper.interfaces.cli.present import counted, print_json, say
 from sleeper.interfaces.cli.query import Question, question_options
 from sleeper.interfaces.connection import connect
@@ -16,10 +22,19 @@ from sleeper.interfaces.connection import connect
 @click.command()
 @click.argument("table", shell_complete=complete_tables)
 @question_options
+@unchanged_since_option
 @force_option
 @instance_option
 @json_option
-def delete(table: str, question: Question, instance: str, *, force: bool, as_json: bool) -> None:
+def delete(
+    table: str,
+    question: Question,
+    if_unchanged_since: int | None,
+    instance: str,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Delete rows of TABLE by key, key range or prefix, or by a condition.
 
     The options are those of `sleeper query`. Rows that are added later stay, whatever
@@ -44,7 +59,7 @@ def delete(table: str, question: Question, instance: str, *, force: bool, as_jso
         )
     if not force:
         ask(f"Delete {counted(opened.count(**asked), 'row')} of table {table}?")
-    done = opened.delete(**asked)
+    done = opened.delete(**asked, if_unchanged_since=if_unchanged_since)
     if as_json:
         print_json(done)
         return

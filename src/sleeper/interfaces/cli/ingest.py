@@ -5,7 +5,12 @@ from __future__ import annotations
 import click
 
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.options import csv_options, instance_option, json_option
+from sleeper.interfaces.cli.options import (
+    csv_options,
+    instance_option,
+    json_option,
+    unchanged_since_option,
+)
 from sleeper.interfaces.cli.present import counted, print_json, progress_rows, say
 from sleeper.interfaces.connection import connect
 from sleeper.model.csv_options import CsvOptions
@@ -27,6 +32,7 @@ from sleeper.model.csv_options import CsvOptions
 @click.option(
     "--upsert", is_flag=True, help="Replace rows of the table that have the same row keys."
 )
+@unchanged_since_option
 @csv_options
 @instance_option
 @json_option
@@ -37,6 +43,7 @@ def ingest(
     ignore_extra_columns: bool,
     set_aside: str | None,
     upsert: bool,
+    if_unchanged_since: int | None,
     instance: str,
     as_json: bool,
     csv: CsvOptions | None,
@@ -68,6 +75,7 @@ def ingest(
             ignore_extra_columns=ignore_extra_columns,
             set_aside=set_aside,
             progress=progress,
+            if_unchanged_since=if_unchanged_since,
         )
     if as_json:
         print_json(result)

@@ -92,6 +92,12 @@ def csv_options(command: F) -> F:
 _SEPARATORS = {r"\t": "\t", "tab": "\t"}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+unchanged_since_option = click.option(
+    "--if-unchanged-since",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Change nothing if these leaves have changed since transaction N.",
+)
 ranges_option = click.option(
     "--range", "ranges", multiple=True, metavar="F=MIN,MAX", help="Values from MIN up to MAX."
 )

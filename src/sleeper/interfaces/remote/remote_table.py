@@ -65,6 +65,7 @@ from sleeper.tables.ingest import IngestResult, csv_for, path_aside
 from sleeper.tables.purges.records import Purge
 from sleeper.tables.report import FilesReport, PartitionReport
 from sleeper.tables.table import Table
+from sleeper.tables.unchanged_since import checked_transaction
 
 # ---------------------------------------------------------------- questions
 #
@@ -413,11 +414,13 @@ class RemoteTable(WholeTable):
             parts = [{**part, "as_of": number} for part in parts]
         return sum(map(self._count, parts))
 
-    def delete(self, *, reason: str | None = None, **asked: Any) -> RowDeletion:
+    def delete(
+        self, *, reason: str | None = None, if_unchanged_since: int | None = None, **asked: Any
+    ) -> RowDeletion:
         """Delete rows by key, keys, range, regions, prefix or where, as `Table.delete`."""
-        body = question(self.schema, **asked)
+        body, path = question(self.schema, **asked), f"{path_of_table(self._name)}/delete"
         with committing(reason=reason):
-            told = self._client.send("POST", f"{path_of_table(self._name)}/delete", body)
+            told = self._client.send("POST", path, body, **_since(if_unchanged_since))
         return result_of(RowDeletion, told)
 
     def purge(self, *, keys: Any, reason: str | None = None) -> Purge:
@@ -481,6 +484,7 @@ class RemoteTable(WholeTable):
         ignore_extra_columns: bool = False,
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
+        if_unchanged_since: int | None = None,
     ) -> IngestResult:
         """Add rows, all in one commit, as `Table.ingest`; they are checked here, and sent.
 
@@ -494,6 +498,7 @@ class RemoteTable(WholeTable):
             ignore_extra_columns=ignore_extra_columns,
             set_aside=set_aside,
             progress=progress,
+            if_unchanged_since=if_unchanged_since,
         )
 
     def upsert(
@@ -506,6 +511,7 @@ class RemoteTable(WholeTable):
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
         reason: str | None = None,
+        if_unchanged_since: int | None = None,
     ) -> IngestResult:
         """Add rows in place of those that have the same row keys, as `Table.upsert`."""
         with committing(reason=reason):
@@ -517,6 +523,7 @@ class RemoteTable(WholeTable):
                 ignore_extra_columns=ignore_extra_columns,
                 set_aside=set_aside,
                 progress=progress,
+                if_unchanged_since=if_unchanged_since,
             )
 
     def _add(
@@ -529,7 +536,9 @@ class RemoteTable(WholeTable):
         ignore_extra_columns: bool,
         set_aside: str | os.PathLike[str] | None,
         progress: Callable[[int, int | None], None],
+        if_unchanged_since: int | None,
     ) -> IngestResult:
+        since = _since(if_unchanged_since)
         self._read()
         given = given_job_id(job_id) or new_secret()[:32]
         aside = path_aside(set_aside)
@@ -549,7 +558,7 @@ class RemoteTable(WholeTable):
             path = f"{path_of_table(self._name)}/rows"
             content = _arrow_stream(rows, self._arrow_schema)
             how = {"upsert": "true"} if upsert else {}
-            answer = self._client.upload(path, content, headers, **how)
+            answer = self._client.upload(path, content, headers, **how, **since)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             rows.abandon()
             raise unreachable(self._client.url, error) from None
@@ -685,6 +694,17 @@ def path_of_table(name: str) -> str:
     if not isinstance(name, str):
         raise BadRequest(f"a table's name must be a string, not {name!r}")
     return f"/sleeper/tables/{quote(name, safe='').replace('.', '%2E')}"
+
+
+def _since(number: object) -> dict[str, int]:
+    """Return the parameter that names the version which a request relies on.
+
+    Raises:
+        BadRequest: it is no transaction number.
+    """
+    if number is None:
+        return {}
+    return {"if_unchanged_since": checked_transaction(number)}
 
 
 def _field_document(field: Field) -> dict[str, Any]:

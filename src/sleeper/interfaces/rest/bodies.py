@@ -6,6 +6,7 @@ import json
 from collections.abc import Sized
 from typing import Annotated, Any, Literal
 
+from fastapi import Query as UrlQuery
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sleeper.model.csv_options import CsvOptions
@@ -25,6 +26,15 @@ _MANY = ("keys", "regions", "splitPoints")
 AnswerFormatField = Annotated[
     Literal["json", "jsonl", "arrow", "parquet", "csv"] | None,
     Field(description="Overrides the header `Accept`."),
+]
+
+UnchangedSinceParameter = Annotated[
+    int | None,
+    UrlQuery(
+        ge=0,
+        description="A transaction number, such as `Sleeper-Transaction` of an answer: the request "
+        "changes nothing, and is answered by 409, if leaves that it is about have changed since.",
+    ),
 ]
 
 

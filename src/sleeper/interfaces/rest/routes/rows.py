@@ -17,7 +17,14 @@ from sleeper.engine.sql.deletions import deletion_in
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, rows_answer
 from sleeper.interfaces.rest.authorization import READ, WRITE, CheckedRoute, check_role
-from sleeper.interfaces.rest.bodies import Deletion, DiffBody, Query, Question, SqlBody
+from sleeper.interfaces.rest.bodies import (
+    Deletion,
+    DiffBody,
+    Query,
+    Question,
+    SqlBody,
+    UnchangedSinceParameter,
+)
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import served_instance
@@ -111,13 +118,15 @@ _DELETED = answers({"transaction": 5, "regions": 1, "rows": None})
 
 
 @router.post("/delete", dependencies=[WRITE], responses=_DELETED)
-async def delete(table: str, body: Deletion, request: Request) -> Response:
+async def delete(
+    table: str, body: Deletion, request: Request, if_unchanged_since: UnchangedSinceParameter = None
+) -> Response:
     """Delete rows by key, range or prefix, or by a condition, in one transaction.
 
     Rows that are added later stay. By their keys, the table needs format 2 (`upgrade`), and how
     many rows went is not known. By a condition, leaves that have such rows are written anew.
     """
-    call = partial(questions.delete, table=table, body=body)
+    call = partial(questions.delete, table=table, body=body, if_unchanged_since=if_unchanged_since)
     return await _answer(request, call, is_bounded=False)
 
 

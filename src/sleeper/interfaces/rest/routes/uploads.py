@@ -24,6 +24,7 @@ from starlette.types import Message
 from sleeper.errors import InputUnreadable, StorageFailed, StorageFull
 from sleeper.interfaces.rest.answers import MEDIA_TYPES
 from sleeper.interfaces.rest.authorization import ADMIN, WRITE, CheckedRoute
+from sleeper.interfaces.rest.bodies import UnchangedSinceParameter
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served_instance import served_instance
@@ -122,6 +123,7 @@ async def add_rows(
     upsert: Annotated[
         bool, Query(description="true to replace rows that have the same row keys.")
     ] = False,
+    if_unchanged_since: UnchangedSinceParameter = None,
     csv: Annotated[CsvOptions | None, Depends(csv_of)] = None,
 ) -> Response:
     """Add the rows of the body, all in one commit: Arrow stream, Parquet, CSV or JSON lines.
@@ -142,6 +144,7 @@ async def add_rows(
             job_id=None if sleeper_job_id is None else unquote(sleeper_job_id),
             ignore_extra=ignore_extra_columns,
             upsert=upsert,
+            if_unchanged_since=if_unchanged_since,
             csv=csv if form == "csv" else None,
         )
         statements = statements_of(request)

@@ -66,11 +66,14 @@ def count(served: ServedInstance, *, table: str, body: Question) -> Answer:
     return Answer(media_type=_JSON, body=json_text({"rows": rows}))
 
 
-def delete(served: ServedInstance, *, table: str, body: Deletion) -> Answer:
+def delete(
+    served: ServedInstance, *, table: str, body: Deletion, if_unchanged_since: int | None
+) -> Answer:
     """Delete rows."""
     opened = served.table(table)
     check_few(body.keys, body.regions)
-    done = opened.delete(**asked_of(opened.schema, body))
+    asked = asked_of(opened.schema, body)
+    done = opened.delete(**asked, if_unchanged_since=if_unchanged_since)
     return Answer(media_type=_JSON, body=json_text(done))
 
 

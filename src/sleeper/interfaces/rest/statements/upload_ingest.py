@@ -38,6 +38,7 @@ def ingest_upload(
     job_id: str | None,
     ignore_extra: bool,
     upsert: bool = False,
+    if_unchanged_since: int | None = None,
     csv: CsvOptions | None = None,
 ) -> Answer:
     """Ingest an upload, and answer with the result.
@@ -46,7 +47,11 @@ def ingest_upload(
         InputRefused: it does not fit the table.
     """
     opened = served.table(table)
-    add = partial(opened.upsert if upsert else opened.ingest, ignore_extra_columns=ignore_extra)
+    add = partial(
+        opened.upsert if upsert else opened.ingest,
+        ignore_extra_columns=ignore_extra,
+        if_unchanged_since=if_unchanged_since,
+    )
     result = _added(add, path, form, job_id, csv)
     return Answer(media_type="application/json", body=json_text(result))
 
