@@ -115,11 +115,14 @@ _CREATED: Final = (
     "sleeper.NAME (...) TBLPROPERTIES ('row_keys' = 'COLUMN'); or name a table that exists by "
     "CREATE TEMPORARY VIEW ... USING sleeper OPTIONS (instance '...', table '...')"
 )
-_REMOVED: Final = {
+_NOT_HERE: Final = {
+    "upsert": "rows are replaced by one machine, and not by Spark's tasks. Write the frame to "
+    "Parquet and give the folder to table.bulk_import(folder, upsert=True), or a small frame, such "
+    "as that of a micro-batch in foreachBatch, to table.upsert(frame.toArrow(), job_id=...)",
     "push_filters": "it was removed, because Spark 4.1 to 4.3 use rows that were read for one "
     "filter for other queries as well, so rows were missing. Read by table.to_spark(...) or by "
     "views of sleeper.spark.register(spark, instance), where Spark prunes by itself, or name the "
-    "keys by option 'regions'"
+    "keys by option 'regions'",
 }
 
 
@@ -137,8 +140,8 @@ def check_names(given: Iterable[str]) -> None:
             continue
         if name.startswith("option."):
             raise BadRequest(f"CREATE TABLE ... USING sleeper is not possible: {_CREATED}")
-        if name in _REMOVED:
-            raise BadRequest(f"the data source 'sleeper' has no option {name!r}: {_REMOVED[name]}")
+        if name in _NOT_HERE:
+            raise BadRequest(f"the data source 'sleeper' has no option {name!r}: {_NOT_HERE[name]}")
         near = get_close_matches(name, _BY_NAME, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(_BY_NAME)}"
         raise BadRequest(f"the data source 'sleeper' has no option {name!r}{hint}")

@@ -54,6 +54,7 @@ from sleeper.tables.extend_partitions import ExtendResult, ExtendSettings, exten
 from sleeper.tables.ingest import IngestResult, csv_for, ingest, path_aside
 from sleeper.tables.on_spark import spark_session
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.upsert import upsert as upsert_rows
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -118,6 +119,7 @@ class _Request:
     set_aside: Path | None
     progress: Callable[[int, int | None], None]
     send_commit: Callable[[AddFiles], None] | None
+    upsert: bool
 
 
 def bulk_import(
@@ -134,6 +136,7 @@ def bulk_import(
     set_aside: str | os.PathLike[str] | None,
     progress: Callable[[int, int | None], None],
     send_commit: Callable[[AddFiles], None] | None,
+    upsert: bool,
 ) -> BulkImportResult:
     """Add many rows in one commit (`Table.bulk_import`)."""
     request = _Request(
@@ -147,7 +150,10 @@ def bulk_import(
         set_aside=path_aside(set_aside),
         progress=progress,
         send_commit=send_commit,
+        upsert=upsert,
     )
+    if upsert:
+        _check_upsert(table, data, request)
     if wrong := [f"{name} {reason}" for name, reason in setting_failures(request.conf)]:
         raise BadRequest("; ".join(wrong))
     started = table.context.clock.now()
@@ -301,14 +307,14 @@ def _import_frame(
 def _import_locally(
     table: OpenTable, data: object, request: _Request, choice: EngineChoice, extended: ExtendResult
 ) -> BulkImportResult:
-    result = ingest(
+    add = upsert_rows if request.upsert else partial(ingest, send_commit=request.send_commit)
+    result = add(
         table,
         data,
         request.job_id,
         ignore_extra_columns=request.ignore_extra_columns,
         set_aside=request.set_aside,
         progress=request.progress,
-        send_commit=request.send_commit,
     )
     return _imported_locally(result, choice, extended)
 
@@ -320,7 +326,27 @@ def _title(table: OpenTable, request: _Request) -> str:
     )
 
 
+def _check_upsert(table: OpenTable, data: object, request: _Request) -> None:
+    """Check that rows can be replaced as is asked.
+
+    Raises:
+        BadRequest: they cannot.
+    """
+    table.reader.processing.check_upsert(table.name)
+    if _is_frame(data) or request.engine == "spark" or request.spark or request.master:
+        raise BadRequest(
+            "an upsert is done by one machine, and not by Spark, which would have to collect the "
+            "keys in its driver. Nothing was changed. Leave out Spark's options, and give files: a "
+            "DataFrame is written to Parquet first (frame.write.parquet), or, if it is small, "
+            "passed as table.upsert(frame.toArrow())"
+        )
+    if request.send_commit is not None:
+        raise BadRequest("leave out send_commit: no committer replaces rows")
+
+
 def _choose(table: OpenTable, request: _Request, kind: InputKind, input_bytes: int) -> EngineChoice:
+    if request.upsert and request.engine in ("auto", "local"):
+        return EngineChoice("local", "an upsert is done by one machine")
     folder = temp_folder(table.context.temp_folder)
     with temp_file_failures(folder, "an import by this machine sorts there"):
         free_bytes = shutil.disk_usage(folder).free

@@ -210,6 +210,7 @@ class Table(TableHandle, WholeTable):
         set_aside: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
         send_commit: Callable[[AddFiles], None] | None = None,
+        upsert: bool = False,
     ) -> BulkImportResult:
         """Add many rows, all in one commit.
 
@@ -230,10 +231,13 @@ class Table(TableHandle, WholeTable):
                 new Parquet file for the local engine; for Spark a new folder that driver and
                 workers share.
             progress: Called repeatedly with the estimated rows that are done, and of all rows.
+            upsert: True to replace rows that have the same row keys, as `upsert` does. One machine
+                does it; with Spark, or of a DataFrame of Spark, it is refused.
 
         Raises:
             InputRefused: the input does not fit the table; no row of it is visible.
-            BadRequest: a setting of `conf` is misspelt, or no value of its kind; lists all.
+            BadRequest: a setting of `conf` is misspelt, or no value of its kind; lists all. Or rows
+                are to be replaced by Spark, or in a table that aggregates.
             InsufficientData: there are too few different keys for the required leaves.
             MissingExtra: Spark is needed and not installed.
             CommitContended, SplitAttemptsExceeded: other writers committed first each time; try
@@ -258,6 +262,7 @@ class Table(TableHandle, WholeTable):
             set_aside=set_aside,
             progress=progress,
             send_commit=send_commit,
+            upsert=upsert,
         )
 
     def explain_bulk_import(

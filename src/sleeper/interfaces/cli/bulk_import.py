@@ -55,6 +55,11 @@ from sleeper.spark.submit.submitted_jobs import Submission
     help="Write rows with a null key there: a Parquet file, or for Spark a folder.",
 )
 @click.option(
+    "--upsert",
+    is_flag=True,
+    help="Replace rows of the table that have the same row keys; in this process only.",
+)
+@click.option(
     "--job",
     "job_file",
     metavar="FILE",
@@ -104,6 +109,8 @@ def bulk_import(
     job = replace(job, spark_conf={**job.spark_conf, **conf})
     if asked["cores"] is not None and not asked["explain"]:
         raise click.UsageError("--cores goes with --explain")
+    if asked["upsert"] and (asked["explain"] or platform is not None):
+        raise click.UsageError("--upsert is done by this process: leave out --explain and --submit")
     if asked["explain"]:
         _explain(job, connect(instance), asked, checked=job_file is None)
     elif platform is None:
@@ -145,6 +152,7 @@ def _run_here(
             ignore_extra_columns=asked["ignore_extra_columns"],
             set_aside=asked["set_aside"],
             progress=progress,
+            upsert=asked["upsert"],
         )
     show_imported(result, name, set_aside=asked["set_aside"], as_json=asked["as_json"])
 
