@@ -292,12 +292,15 @@ def test_the_starter_sees_what_waits(world, environment, monkeypatch):
     function = world.deployed.resource("AWS::Lambda::Function", "worker-starter").properties
     for name, value in function["Environment"]["Variables"].items():
         environment.setenv(name, value if isinstance(value, str) else "of-the-stack")
+    work(world.instance)  # what other tests have sent: this one counts messages
     world.instance.jobs.submit_ingest("numbers", [world.uploaded(90)])
     for number in range(100, 114):
         world.instance.table("numbers").ingest([{"id": f"{number:04}", "n": number}])
+    planned = len(world.instance.table("numbers").plan_compaction().jobs)
 
     with world.role("worker-starter"):
         answer = handlers.start_workers({"kinds": ["ingest", "compaction", "export"]}, Context())
 
-    assert answer == {"ingest": 1, "compaction": 1}
-    assert started == [(world.names.named("ingest"), 1), (world.names.named("compaction"), 1)]
+    assert planned >= 1
+    assert answer == {"ingest": 1, "compaction": planned}
+    assert started == [(world.names.named(kind), count) for kind, count in answer.items()]
