@@ -194,8 +194,13 @@ COMPACT = Operation(
 )
 DELETE_WHERE = Operation(
     "delete-where",
-    lambda i: i.table("t").delete(where="k < 15 AND v <> 'b'"),
+    lambda i: i.table("t").delete(where="k < 15 AND v <> 'b'", job_id="deleted"),
     prepare=files_on_a_split_partition,
+)
+DELETE_KEYS = Operation(
+    "delete-keys",
+    lambda i: i.table("t").delete(keys=[1, 10, 12, 20], job_id="deleted"),
+    prepare=lambda i: (files_on_a_split_partition(i), UPGRADE.run(i)),
 )
 UPSERT = Operation(
     "upsert",
@@ -255,7 +260,10 @@ OTHERS = (
     UPGRADE,
     DOWNGRADE,
 )
-UPKEEP = (COMPACT, DELETE_WHERE, UPSERT, UPSERT_FORMAT_2, SPLIT_LARGE, MERGE, COLLECT, SWEEP)
+UPKEEP = (
+    *(COMPACT, DELETE_WHERE, DELETE_KEYS, UPSERT, UPSERT_FORMAT_2, SPLIT_LARGE),
+    *(MERGE, COLLECT, SWEEP),
+)
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
 OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP, DELETE_KEYS, UPGRADE_AND_PURGE)
 

@@ -37,6 +37,8 @@ SCHEMA = pa.schema(
 KEYS = ["day", "at", "code", "name", "number"]
 DEEP = 5_000
 
+DELETION = "ingest of no rows"
+
 KINDS = {
     "ingest": (QueueName.INGEST, JobKind.INGEST),
     "bulk-import": (QueueName.BULK_IMPORT, JobKind.INGEST),
@@ -44,12 +46,13 @@ KINDS = {
     "query": (QueueName.QUERY, JobKind.QUERY),
     "export": (QueueName.EXPORT, JobKind.EXPORT),
     "commit": (QueueName.COMMIT, JobKind.INGEST),
+    DELETION: (QueueName.INGEST, JobKind.INGEST),
     "bulk-import of emr": (QueueName.BULK_IMPORT_EMR, JobKind.INGEST),
     "bulk-import of persistent emr": (QueueName.BULK_IMPORT_PERSISTENT_EMR, JobKind.INGEST),
     "bulk-import of emr serverless": (QueueName.BULK_IMPORT_EMR_SERVERLESS, JobKind.INGEST),
     "bulk-import of eks": (QueueName.BULK_IMPORT_EKS, JobKind.INGEST),
 }
-PLATFORMS = tuple(kind for kind in KINDS if " of " in kind)
+PLATFORMS = tuple(kind for kind in KINDS if kind.startswith("bulk-import of "))
 
 
 def worker_of(kind: str) -> str:
@@ -64,8 +67,10 @@ def whole(path: str) -> dict[str, dict[str, Any]]:
     at = "2026-06-01T00:00:00+00:00"
     values = {"day": "2026-06-01", "at": at, "code": "YQ==", "name": "YQ==", "number": 7}
     region = {name: {**ends, "min": value} for name, value in values.items()}
+    deleted = {"regions": [region], "keys": None, "where": None, "reason": "ticket 4711"}
     return {
         "ingest": job,
+        DELETION: {"id": "a-job", "tableName": "t", "tableId": None, "delete": deleted},
         "bulk-import": {
             **job,
             "className": "BulkImportJobDataframeDriver",
@@ -191,7 +196,10 @@ def message_of(kind: str, path: str, instance: Instance) -> dict[str, Any]:
     """A message of a kind, with every field that it can have."""
     if kind == "commit":
         return {**json.loads(request(instance, path, "a-job")), "bodyKey": None}
-    return whole(path)[worker_of(kind)]
+    if kind == DELETION:
+        instance.table("t").upgrade()
+    messages = whole(path)
+    return messages.get(kind) or messages[worker_of(kind)]
 
 
 def malformed(message: dict[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ class InstanceJobs(JobsHandle):
 
     # Jobs are asked for.
     submit_ingest = submission.submit_ingest
+    submit_delete = submission.submit_delete
     submit_bulk_import = submission.submit_bulk_import
     submit_files = submission.submit_files
     submitted_files = batched_files.submitted_files

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from sleeper.engine.inputs.input_files import file_sizes, find_files
 from sleeper.errors import BadRequest, InputNotFound, TableNotFound, UrlInvalid
+from sleeper.jobs.deletions import check_deletion
 from sleeper.jobs.input_places import InputPlaces
 from sleeper.model.formats.batcher_submission import BatcherSubmission
 from sleeper.model.formats.bulk_import_job import BulkImportJob
@@ -152,19 +153,25 @@ class JobTables:
             return CheckedJob(record, None, tuple(refused))
         missing = [] if before is not None else self.missing(job.paths)
         failures = failures_of(job, table_found=record is not None, missing_paths=missing)
-        if record is not None and before is None and isinstance(job, IngestJob) and job.upsert:
-            failures += self._refusals_of_upsert(record.table_id)
+        if record is not None and before is None and isinstance(job, IngestJob) and not failures:
+            failures = self._refusals_of_changes(record.table_id, job)
         return CheckedJob(record, before, tuple(failures))
 
-    def _refusals_of_upsert(self, table_id: str) -> list[str]:
+    def _refusals_of_changes(self, table_id: str, job: IngestJob) -> list[str]:
+        """Return why rows of a table cannot be replaced, or deleted, as a job says."""
+        if not job.upsert and job.delete is None:
+            return []
         try:
             table = self.table(table_id)
             table.refresh()
-            table.properties.processing(table.schema).check_upsert(table.name)
+            if job.upsert:
+                table.properties.processing(table.schema).check_upsert(table.name)
+            if job.delete is not None:
+                check_deletion(table, job.delete)
         except TableNotFound:
             return []  # its job will not find it either
         except BadRequest as refusal:
-            return [f"upsert: {refusal}"]
+            return [f"{'upsert' if job.upsert else 'delete'}: {refusal}"]
         return []
 
     def committed(self, table_id: str, job_id: str) -> JobRecord | None:

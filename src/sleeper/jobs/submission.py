@@ -21,8 +21,10 @@ from sleeper.jobs.arguments import (
     queue_name,
     table_text,
 )
+from sleeper.jobs.deletions import deletion_document
 from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.jobs.reports import file_of_query
+from sleeper.model.authors import author_now
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
@@ -35,7 +37,12 @@ from sleeper.model.formats.bulk_import_job import (
     write_bulk_import_job,
 )
 from sleeper.model.formats.export_job import ExportJob, export_job_failures, write_export_job
-from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, write_ingest_job
+from sleeper.model.formats.ingest_job import (
+    REASON,
+    IngestJob,
+    ingest_job_failures,
+    write_ingest_job,
+)
 from sleeper.model.formats.query_json import (
     QueryMessage,
     query_failures,
@@ -94,6 +101,52 @@ def submit_ingest(
     self.record_accepted(
         JobKind.INGEST, checked.table_id, given, len(job.paths), message_id=message_id
     )
+    return given
+
+
+def submit_delete(
+    self: JobsHandle,
+    table: str,
+    *,
+    key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+    where: str | None = None,
+    job_id: str | None = None,
+    reason: str | None = None,
+) -> str:
+    """Ask for rows to be deleted by a worker of ingest jobs, and return the job's id.
+
+    Args:
+        table: The table's name.
+        key, keys, range, regions, prefix, where: As for `Table.delete`. They are in one message:
+            some thousand keys, by the length of their values.
+        job_id: As for `submit_ingest`. The job is found among those of ingest.
+        reason: Why, for the history.
+
+    Raises:
+        JobInvalid: every reason why the job cannot be run; nothing was sent.
+        QueryInvalid: a key or a range does not fit the schema.
+        BadRequest: the keys or regions are too many for a message.
+        TableNotFound: there is no such table.
+        StorageFailed: the queue cannot be reached; send the job again with the same id.
+
+    Source: rule DEL-6.
+    """
+    given = given_job_id(job_id) or self.new_id()
+    opened = self.tables.table(self.table_id(table_text(table)))
+    by_key = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
+    asked = deletion_document(opened, by_key)
+    said = {"where": where, REASON: author_now().reason if reason is None else reason}
+    asked |= {name: value for name, value in said.items() if value is not None}
+    job = IngestJob(id=given, table_name=table, table_id=opened.table_id, delete=asked)
+    checked = self.tables.checked(job, ingest_job_failures)
+    if checked.failures:
+        raise JobInvalid(checked.failures)
+    message_id = self.send_message(QueueName.INGEST, write_ingest_job(job))
+    self.record_accepted(JobKind.INGEST, opened.table_id, given, None, message_id=message_id)
     return given
 
 

@@ -16,16 +16,32 @@ from sleeper.errors import QueryInvalid, TableChanged
 from sleeper.lookup.keys import key_batch
 from sleeper.model.queries import NOT_GIVEN, asked_by
 from sleeper.model.row_deletes import REGIONS_MAX
-from sleeper.tables.delete_rows import RowDeletion, delete_rows, deleted_regions
+from sleeper.state.transactions.files import AddFiles
+from sleeper.tables.delete_rows import Described, RowDeletion, delete_rows, deleted_regions
 from sleeper.tables.open_table import OpenTable
-from sleeper.tables.unchanged_since import UnchangedSince
-from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
+from sleeper.tables.unchanged_since import UnchangedSince, beside
+from sleeper.tables.write_out import (
+    WrittenOut,
+    divided_by_keys,
+    until_undisturbed,
+    write_out_beside,
+)
 
 
 def delete_by_keys(
-    table: OpenTable, *, if_unchanged_since: int | None = None, **asked: Any
+    table: OpenTable,
+    job: AddFiles | None = None,
+    *,
+    if_unchanged_since: int | None = None,
+    **asked: Any,
 ) -> RowDeletion:
     """Delete rows by keys, ranges, regions or a prefix, as `Table.delete` asks for them.
+
+    Args:
+        table: The table.
+        job: The id of the deletion, which is committed in the same entry.
+        if_unchanged_since: As for `Table.delete`.
+        asked: Its other arguments.
 
     Raises:
         RowsChanged: a leaf that the deletion is about has changed since. Nothing was deleted.
@@ -41,17 +57,30 @@ def delete_by_keys(
     condition = UnchangedSince.of(table, if_unchanged_since)
     is_keys = asked_by(**asked) == "keys"
     if is_keys and _are_many(keys):
-        return _written_out(table, keys, condition)
+        return _written_out(table, keys, condition, job)
     regions = deleted_regions(table, **asked)
     try:
-        return delete_rows(table, regions, condition.over(regions))
+        return delete_rows(table, regions, beside(condition, regions, job))
     except TableChanged:  # there is no room for more
         if not is_keys:
             raise
-        return _written_out(table, keys, condition)
+        return _written_out(table, keys, condition, job)
 
 
-def listed_keys(table: OpenTable, keys: Any) -> Any:
+def check_deletable(table: Described, **asked: Any) -> None:
+    """Check arguments of `Table.delete` that name keys, as far as the schema says what is wrong.
+
+    Raises:
+        QueryInvalid: they do not fit the schema, or one region is the whole key space.
+        BadRequest: there are too many regions.
+    """
+    if asked_by(**asked) == "keys" and _are_many(asked["keys"]):
+        key_batch(asked["keys"], table.schema, table.arrow_schema)
+    else:
+        deleted_regions(table, **asked)
+
+
+def listed_keys(table: Described, keys: Any) -> Any:
     """Return keys as a list or an array; those of a table by the names of its row key columns.
 
     Raises:
@@ -77,7 +106,9 @@ def _are_many(keys: Any) -> bool:
     return isinstance(keys, Sized) and len(keys) > REGIONS_MAX and not isinstance(keys, str | bytes)
 
 
-def _written_out(table: OpenTable, keys: object, condition: UnchangedSince) -> RowDeletion:
+def _written_out(
+    table: OpenTable, keys: object, condition: UnchangedSince, job: AddFiles | None
+) -> RowDeletion:
     """Write the rows of any number of complete row keys out of their leaves."""
     known = pa.Table.from_batches([key_batch(keys, table.schema, table.arrow_schema)])
     divide = divided_by_keys(table, lambda leaf: keys_inside(known, leaf))
@@ -91,9 +122,7 @@ def _written_out(table: OpenTable, keys: object, condition: UnchangedSince) -> R
         condition.check(state, regions)
         leaves = [leaf.partition_id for leaf in touched]
         leaves = [each for each in leaves if any(state.references_of(each))]
-        if not leaves:
-            return WrittenOut(state, 0)
-        return write_out(table, leaves, divide, lambda _: condition.over(regions))
+        return write_out_beside(table, state, leaves, divide, beside(condition, regions, job))
 
     done = until_undisturbed(table, attempt)
     return RowDeletion(transaction=done.state.number, regions=known.num_rows, rows=done.rows)

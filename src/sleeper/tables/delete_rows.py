@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.html.values import NotebookHtml
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.row_deletes import REGIONS_MAX
+from sleeper.model.schema import Schema
 from sleeper.state.table_state import Transaction
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.tables.open_table import OpenTable
@@ -35,17 +38,40 @@ class RowDeletion(NotebookHtml):
         regions: How many keys and ranges were deleted; 0 for a condition.
         rows: How many rows went, where they were read: by a condition, or by more than 1,000 keys;
             else None.
+        job_id: The id that was given; None without one.
+        already_committed: True if this id was committed before: nothing was deleted now.
     """
 
     transaction: int
     regions: int
     rows: int | None = None
+    job_id: str | None = None
+    already_committed: bool = False
+
+
+class Described(Protocol):
+    """What a table says of itself, open for whatever."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """Its schema."""
+        ...
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Its columns in Arrow."""
+        ...
 
 
 def delete_rows(
-    table: OpenTable, regions: Sequence[Region], relies_on: Sequence[Transaction] = ()
+    table: OpenTable, regions: Sequence[Region], beside: Sequence[Transaction] = ()
 ) -> RowDeletion:
-    """Delete the rows inside of regions (`Table.delete`), unless what it relies on is refused."""
+    """Delete the rows inside of regions (`Table.delete`), unless what is beside is refused."""
     check_few(regions)
     known = table.store.state()  # the commit looks for newer entries, so nothing else need do it
     if known.format < 2:
@@ -57,11 +83,11 @@ def delete_rows(
             f"was deleted. Upgrade it first: `sleeper table upgrade {table.name}` or "
             "table.upgrade(); versions of Sleeper that do not know format 2 refuse it then"
         )
-    if not regions:
+    both = [*beside, *([DeleteRows(regions=tuple(regions))] if regions else [])]
+    if not both:
         return RowDeletion(transaction=table.store.refresh().number, regions=0)
     try:
-        deletion = DeleteRows(regions=tuple(regions))
-        state = table.store.commit_group([*relies_on, deletion], together=True).of_all()
+        state = table.store.commit_group(both, together=True).of_all()
     finally:
         table.undo_commit_if_deleted()
     return RowDeletion(transaction=state.number, regions=len(regions))
@@ -86,7 +112,7 @@ def check_few(*given: object) -> None:
             )
 
 
-def deleted_regions(table: OpenTable, **asked: Any) -> list[Region]:
+def deleted_regions(table: Described, **asked: Any) -> list[Region]:
     """Return the regions that arguments of `Table.delete` ask for, without empty ones.
 
     Raises:

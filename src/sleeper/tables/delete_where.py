@@ -14,16 +14,28 @@ from sleeper.errors import DataDamaged, FileReferenceNotFound, QueryInvalid
 from sleeper.model.queries import NOT_GIVEN
 from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.delete_rows import RowDeletion
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.sql import TableVersion, query_where
-from sleeper.tables.unchanged_since import UnchangedSince
-from sleeper.tables.write_out import CHUNK_ROWS, Staying, WrittenOut, until_undisturbed, write_out
+from sleeper.tables.unchanged_since import UnchangedSince, beside
+from sleeper.tables.write_out import (
+    CHUNK_ROWS,
+    Staying,
+    WrittenOut,
+    until_undisturbed,
+    write_out_beside,
+)
 
 
 def delete_where(
-    table: OpenTable, where: str, *, if_unchanged_since: int | None = None, **asked: object
+    table: OpenTable,
+    where: str,
+    job: AddFiles | None = None,
+    *,
+    if_unchanged_since: int | None = None,
+    **asked: object,
 ) -> RowDeletion:
     """Delete the rows that meet a condition (`Table.delete`).
 
@@ -33,10 +45,10 @@ def delete_where(
         CommitTooLarge: the state store cannot replace as many files at once.
         CommitContended: others took the files in each attempt. Nothing was deleted.
     """
-    beside = [name for name, value in asked.items() if value is not NOT_GIVEN]
-    if beside:
+    others = [name for name, value in asked.items() if value is not NOT_GIVEN]
+    if others:
         raise QueryInvalid(
-            f"delete takes where= alone, and not {beside[0]}= beside it: write conditions on keys "
+            f"delete takes where= alone, and not {others[0]}= beside it: write conditions on keys "
             'into it, such as where="id = 5 AND day < 3"'
         )
 
@@ -53,11 +65,9 @@ def delete_where(
     def attempt() -> WrittenOut:
         state = table.store.refresh()
         leaves = _leaves_with_rows(table, state, where)
-        if not leaves:
-            return WrittenOut(state, 0)
         regions = [state.partition(each).region for each in leaves]
         condition.check(state, regions)
-        return write_out(table, leaves, divide, lambda _: condition.over(regions))
+        return write_out_beside(table, state, leaves, divide, beside(condition, regions, job))
 
     done = until_undisturbed(table, attempt)
     return RowDeletion(transaction=done.state.number, regions=0, rows=done.rows)

@@ -891,6 +891,7 @@ class Table(TableHandle, WholeTable):
         regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
         prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
         where: str | None = None,
+        job_id: str | None = None,
         reason: str | None = None,
         if_unchanged_since: int | None = None,
     ) -> RowDeletion:
@@ -914,6 +915,8 @@ class Table(TableHandle, WholeTable):
             prefix: The rows whose fields have these prefixes.
             where: Instead of all these: a condition in SQL, such as `"fare < 0 AND day > 3"`, which
                 may name row keys. Rows for which it is null stay.
+            job_id: Names the work: a deletion of an id that was committed before deletes nothing.
+                Without one, a deletion that is repeated deletes rows that were added since, too.
             reason: Why, for the history.
             if_unchanged_since: A transaction number: nothing is deleted if a leaf of these keys, or
                 one that has rows which meet the condition, has changed since (rule DEL-5).
@@ -927,20 +930,32 @@ class Table(TableHandle, WholeTable):
             RowsChanged, VersionNotFound: as by `ingest`.
             CommitTooLarge: the table's state store cannot replace so many files at once.
             CommitContended, StorageFailed: nothing was deleted.
-            CommitUnknown: it may have been committed; deleting again does no harm.
+            CommitUnknown: it may have been committed; run it again with the same job id.
             TableNotFound: the table was deleted.
         """
-        asked = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
+        asked: dict[str, Any] = {
+            "key": key,
+            "keys": keys,
+            "range": range,
+            "regions": regions,
+            "prefix": prefix,
+        }
+        from sleeper.tables.delete_once import delete_once
+
+        since = if_unchanged_since
         with committing(reason=reason):
+            table = self._current()
             if where is not None:
                 from sleeper.tables.delete_where import delete_where
 
-                return delete_where(
-                    self._current(), where, if_unchanged_since=if_unchanged_since, **asked
+                by_condition = partial(
+                    delete_where, table, where, if_unchanged_since=since, **asked
                 )
+                return delete_once(table, job_id, by_condition)
             from sleeper.tables.delete_keys import delete_by_keys
 
-            return delete_by_keys(self._current(), if_unchanged_since=if_unchanged_since, **asked)
+            by_keys = partial(delete_by_keys, table, if_unchanged_since=since, **asked)
+            return delete_once(table, job_id, by_keys)
 
     def purge(self, *, keys: Iterable[object], reason: str | None = None) -> Purge:
         """Remove all rows of some row keys and every trace of them, and prove it (rule DEL-4).

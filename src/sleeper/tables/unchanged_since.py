@@ -99,3 +99,12 @@ class UnchangedSince:
         """
         for each in self.over(regions):
             each.check(state)
+
+
+def beside(
+    condition: UnchangedSince, regions: Iterable[Region], job: AddFiles | None
+) -> list[Transaction]:
+    """Return what is committed with a deletion: its condition, and the id of its job."""
+    if job is None or job.job is None:
+        return condition.over(regions)
+    return [*condition.over(regions, job.job.job_id), job]

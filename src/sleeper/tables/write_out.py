@@ -178,6 +178,24 @@ def write_out(
             raise
 
 
+def write_out_beside(
+    table: OpenTable,
+    state: TableState,
+    leaf_ids: Sequence[str],
+    divide: Divide,
+    beside: Sequence[Transaction],
+) -> WrittenOut:
+    """Write rows out of leaves; where there are none, commit what is beside them alone.
+
+    Raises:
+        CommitRefused: others changed these leaves meanwhile, or what is beside is refused. Nothing
+            was committed.
+    """
+    if leaf_ids:
+        return write_out(table, leaf_ids, divide, lambda _: beside)
+    return WrittenOut(_committed_together(table, beside) or state, 0)
+
+
 def _committed_together(table: OpenTable, transactions: Sequence[Transaction]) -> TableState | None:
     if not transactions:
         return None

@@ -24,7 +24,34 @@ CONDITIONS = ("tests/stories/test_conditional_commits.py",)
 UPSERTS = ("tests/stories/test_upserts.py",)
 """Rows are replaced by their keys, beside others who add rows of the same keys."""
 
+JOBS = ("tests/stories/test_delete_jobs.py", "-k", "TestOnce or TestRefusals")
+"""Rows are deleted by jobs, whose messages come twice."""
+
 BUGS = (
+    Bug(
+        name="deletion-without-its-id",
+        breaks="A deletion by keys that is repeated under its id deletes rows added since.",
+        module="tables/unchanged_since.py",
+        right="    return [*condition.over(regions, job.job.job_id), job]\n",
+        wrong="    return condition.over(regions)\n",
+        tests=JOBS,
+    ),
+    Bug(
+        name="deletion-by-condition-without-its-id",
+        breaks="A deletion by a condition that is repeated under its id deletes rows added since.",
+        module="tables/write_out.py",
+        right="        return write_out(table, leaf_ids, divide, lambda _: beside)\n",
+        wrong="        return write_out(table, leaf_ids, divide, lambda _: ())\n",
+        tests=JOBS,
+    ),
+    Bug(
+        name="deletion-of-a-misspelt-name",
+        breaks="A job deletes rows though its message has a name that nobody knows.",
+        module="model/formats/ingest_job.py",
+        right="    if unknown:\n",
+        wrong="    if False:\n",
+        tests=JOBS,
+    ),
     Bug(
         name="deletion-of-later-rows",
         breaks="A deletion applies to rows that are added later.",

@@ -141,9 +141,9 @@ BUGS = (
     Bug(
         name="prefix-not-sent",
         breaks="A prefix alone asks for all rows.",
-        module="interfaces/remote/remote_table.py",
-        right=" or prefix is not NOT_GIVEN:",
-        wrong=":",
+        module="tables/asked_json.py",
+        right="    if asked is None and prefix is NOT_GIVEN:\n",
+        wrong="    if asked is None:\n",
         tests=REMOTE,
     ),
 )

@@ -23,6 +23,8 @@ from sleeper.interfaces.connection import connect
 @click.argument("table", shell_complete=complete_tables)
 @question_options
 @unchanged_since_option
+@click.option("--job-id", metavar="ID", help="Id of the job: a repeated job changes nothing.")
+@click.option("--submit", is_flag=True, help="Have a worker do it: see sleeper jobs show.")
 @force_option
 @instance_option
 @json_option
@@ -32,6 +34,8 @@ def delete(
     if_unchanged_since: int | None,
     instance: str,
     *,
+    job_id: str | None,
+    submit: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -43,14 +47,22 @@ def delete(
     table upgrade`. --where stands alone, and may name keys; leaves that have such rows
     are written anew.
 
+    Without --job-id, a command that is run again deletes rows that were added since,
+    too. With --submit a worker of ingest jobs (sleeper worker ingest, sleeper serve)
+    deletes the rows that there are when it runs.
+
     \b
     Examples:
         sleeper delete flights --key tailnum=N14228
         sleeper delete flights --range tailnum=N1,N2 --force
         sleeper delete flights --where "dep_delay IS NULL AND month = 2"
+        sleeper delete flights --prefix tailnum=N1 --submit --job-id cleaning-17
         sleeper --reason "ticket 4711" delete people --keys-file erased.txt
     """
-    opened = connect(instance).table(table)
+    if submit and if_unchanged_since is not None:
+        raise click.UsageError("a job runs later, so --if-unchanged-since is not for --submit")
+    connected = connect(instance)
+    opened = connected.table(table)
     asked: dict[str, Any] = question.arguments(opened.schema)
     if not asked:
         raise click.UsageError(
@@ -59,9 +71,19 @@ def delete(
         )
     if not force:
         ask(f"Delete {counted(opened.count(**asked), 'row')} of table {table}?")
-    done = opened.delete(**asked, if_unchanged_since=if_unchanged_since)
+    if submit:
+        given = connected.jobs.submit_delete(table, **asked, job_id=job_id)
+        if as_json:
+            print_json({"job_id": given})
+        else:
+            say(f"submitted job {given}; sleeper jobs show {given} tells what becomes of it")
+        return
+    done = opened.delete(**asked, job_id=job_id, if_unchanged_since=if_unchanged_since)
     if as_json:
         print_json(done)
+        return
+    if done.already_committed:
+        say(f"job {job_id} was committed by transaction {done.transaction}: nothing to do")
         return
     if done.rows is not None:
         what = counted(done.rows, "row")

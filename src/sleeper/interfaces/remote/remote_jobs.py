@@ -15,6 +15,7 @@ from sleeper.interfaces.remote.http_client import HttpClient, Result, result_of
 from sleeper.interfaces.remote.remote_table import (
     RemoteTable,
     answered_rows,
+    job_named,
     path_of_table,
     question,
 )
@@ -32,6 +33,7 @@ from sleeper.jobs.arguments import (
     queue_name,
 )
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.authors import committing
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import DeadLetter, QueueDepth
@@ -67,6 +69,28 @@ class RemoteJobs:
         """Ask for files to be ingested by a worker, and return the job's id."""
         how = {"upsert": True} if checked_flag(upsert, "upsert") else {}
         return self._submit(table, files, job_id, "ingest", csv, how)
+
+    def submit_delete(
+        self,
+        table: str,
+        *,
+        key: object = NOT_GIVEN,
+        keys: Any = NOT_GIVEN,
+        range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+        regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+        prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+        where: str | None = None,
+        job_id: str | None = None,
+        reason: str | None = None,
+    ) -> str:
+        """Ask for rows to be deleted by a worker, and return the job's id."""
+        schema = RemoteTable(self._client, table).schema
+        body = question(
+            schema, key=key, keys=keys, range=range, regions=regions, prefix=prefix, where=where
+        )
+        with committing(reason=reason):
+            path = f"{path_of_table(table)}/deletions"
+            return str(self._client.send("POST", path, body | job_named(job_id))["job_id"])
 
     def submit_bulk_import(
         self,

@@ -29,29 +29,22 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
-from sleeper.engine.reading.regions import disjoint_regions
 from sleeper.engine.rows import Rows, WholeTable
 from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFailed
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
-from sleeper.lookup.keys import key_batch, key_rows
 from sleeper.model.authors import committing
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
-from sleeper.model.formats.query_json import regions_to_json
-from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.other_names import OF_INSTANCE, OF_TABLE, no_such_attribute
 from sleeper.model.queries import (
     NOT_GIVEN,
-    asked_by,
-    asked_regions,
     checked_as_of,
     checked_columns,
     checked_limit,
     checked_max_age,
-    key_values,
     unknown_arguments,
 )
 from sleeper.model.schema import Field, Schema, type_to_json
@@ -59,6 +52,7 @@ from sleeper.model.tables import SCHEMA
 from sleeper.ports.ids import given_job_id
 from sleeper.state.kept_versions import KeptVersions
 from sleeper.tables.alter import ColumnChange, NewFields, NewType, asked_change
+from sleeper.tables.asked_json import asked_to_json
 from sleeper.tables.delete_rows import RowDeletion
 from sleeper.tables.history import HistoryEntry
 from sleeper.tables.ingest import IngestResult, csv_for, path_aside
@@ -93,15 +87,7 @@ def question(
     Raises:
         QueryInvalid: as `Table.query`.
     """
-    body: dict[str, Any] = {}
-    asked = asked_by(key=key, keys=keys, range=range, regions=regions, prefix=prefix)
-    if asked == "keys":
-        body["keys"] = _keys(schema, list(keys) if isinstance(keys, Iterator) else keys)
-    elif asked == "key" and prefix is NOT_GIVEN:
-        body["key"] = _key(schema, key)
-    elif asked is not None or prefix is not NOT_GIVEN:
-        found = disjoint_regions(asked_regions(schema, range, regions, key=key, prefix=prefix))
-        body["regions"] = json.loads(regions_to_json(schema, found))
+    body = asked_to_json(schema, key=key, keys=keys, range=range, regions=regions, prefix=prefix)
     if where is not None:
         body["where"] = text_of(where, "where")
     if as_of is not None:
@@ -109,21 +95,14 @@ def question(
     return body
 
 
-def _key(schema: Schema, key: object) -> dict[str, Any]:
-    given = key_values(schema, key)
-    return {
-        field.name: value_to_json(key_type(field), checked_value(field, given[field.name]))
-        for field in schema.row_keys
-        if field.name in given
-    }
+def job_named(job_id: str | None) -> dict[str, str]:
+    """Return the part of a body that names a job, if one was given.
 
-
-def _keys(schema: Schema, keys: Any) -> list[list[Any]]:
-    kinds = [key_type(field) for field in schema.row_keys]
-    return [
-        [value_to_json(kind, value) for kind, value in zip(kinds, each, strict=True)]
-        for each in key_rows(key_batch(keys, schema, to_arrow(schema)))
-    ]
+    Raises:
+        BadRequest: it is blank, too long, or no text.
+    """
+    given = given_job_id(job_id)
+    return {} if given is None else {"job_id": given}
 
 
 def parts_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -415,10 +394,16 @@ class RemoteTable(WholeTable):
         return sum(map(self._count, parts))
 
     def delete(
-        self, *, reason: str | None = None, if_unchanged_since: int | None = None, **asked: Any
+        self,
+        *,
+        job_id: str | None = None,
+        reason: str | None = None,
+        if_unchanged_since: int | None = None,
+        **asked: Any,
     ) -> RowDeletion:
         """Delete rows by key, keys, range, regions, prefix or where, as `Table.delete`."""
-        body, path = question(self.schema, **asked), f"{path_of_table(self._name)}/delete"
+        body = question(self.schema, **asked) | job_named(job_id)
+        path = f"{path_of_table(self._name)}/delete"
         with committing(reason=reason):
             told = self._client.send("POST", path, body, **_since(if_unchanged_since))
         return result_of(RowDeletion, told)

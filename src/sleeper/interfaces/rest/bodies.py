@@ -237,6 +237,10 @@ class Deletion(RowsByKey):
             examples=["fare < 0"],
         ),
     ] = None
+    job_id: Annotated[
+        str | None,
+        Field(description="Names the job: one that was committed before deletes nothing."),
+    ] = None
 
 
 class PurgeBody(Body):

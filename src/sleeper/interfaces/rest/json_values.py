@@ -1,7 +1,6 @@
-"""Reads the JSON of requests: keys, ranges and split points, by the types of a table's row keys.
+"""Writes answers as JSON, and reads SQL and split points of requests.
 
-Values are those of `sleeper query --json`: numbers and strings as they are, bytes in base64, dates
-and timestamps in ISO 8601.
+Which rows a request asks for is read by `tables/asked_json.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ from sleeper.engine.sql.deletions import deletion_in
 from sleeper.engine.sql.statements import check_operators
 from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid
 from sleeper.interfaces.json_documents import plain_value
-from sleeper.model.column_types import key_traits
-from sleeper.model.keys import key_type, value_from_json
-from sleeper.model.schema import Field, Schema
+from sleeper.model.schema import Schema
+from sleeper.tables.asked_json import key_value_of
 
 _SQL_LENGTH_MAX = 16_384
 _OPERATORS_MAX = 500
-_ENDS = {"min", "minInclusive", "max", "maxInclusive"}
 
 
 def json_answer(
@@ -36,64 +33,6 @@ def json_answer(
 def json_text(value: Any) -> bytes:
     """Return a result value as JSON."""
     return json.dumps(value, default=plain_value, allow_nan=False).encode()
-
-
-def key_of(schema: Schema, document: Any) -> Any:
-    """Return a row key, or a part of one, as `Table.query` takes it: from a value, list or object.
-
-    Raises:
-        QueryInvalid: a value is not one of its field.
-    """
-    if isinstance(document, Mapping):
-        fields = {field.name: field for field in schema.row_keys}
-        return {
-            name: _value(fields[name], value) if name in fields else value
-            for name, value in document.items()
-        }
-    values = document if isinstance(document, list) else [document]
-    known = zip(schema.row_keys, values, strict=False)
-    read = [_value(field, value) for field, value in known] + values[len(schema.row_keys) :]
-    return tuple(read) if isinstance(document, list) else read[0]
-
-
-def keys_of(schema: Schema, document: Any) -> Any:
-    """Return many row keys, as `Table.query` takes them.
-
-    Raises:
-        QueryInvalid: they are no list, or a value is not one of its field.
-    """
-    if not isinstance(document, list):
-        return document
-    return [key_of(schema, key) for key in document]
-
-
-def region_of(schema: Schema, document: Any) -> Any:
-    """Return a region as `Table.query` takes it.
-
-    It is an object of `[min, max]`, of `[min, minInclusive, max, maxInclusive]`, or of objects with
-    these names.
-
-    Raises:
-        QueryInvalid: a value is not one of its field, or a range has another form.
-    """
-    if not isinstance(document, Mapping):
-        raise QueryInvalid(f"a region is an object of row key fields, not {document!r:.200}")
-    fields = {field.name: field for field in schema.row_keys}
-    return {
-        name: _range(fields[name], ends) if name in fields else (None, None)
-        for name, ends in document.items()
-    }
-
-
-def prefix_of(schema: Schema, document: Any) -> Any:
-    """Return the prefixes of keys that a query asks for, as `Table.query` takes them."""
-    if not isinstance(document, Mapping):
-        return document
-    fields = {field.name: field for field in schema.row_keys}
-    return {
-        name: _value(fields[name], value) if name in fields else value
-        for name, value in document.items()
-    }
 
 
 def checked_sql(text: str, *, may_delete: bool = False) -> str:
@@ -132,45 +71,6 @@ def split_points_of(schema: Schema, document: Sequence[Any]) -> list[Any]:
     if document and len(schema.row_keys) > 1:
         raise BadRequest("splitPoints are for tables with one row key field")
     try:
-        return [_value(schema.row_keys[0], value) for value in document]
+        return [key_value_of(schema.row_keys[0], value) for value in document]
     except QueryInvalid as error:
         raise SplitPointsInvalid(str(error)) from None
-
-
-def _range(field: Field, ends: Any) -> Any:
-    if isinstance(ends, Mapping):
-        if set(ends) - _ENDS:
-            raise QueryInvalid(
-                f"the range of {field.name!r} is an object of {', '.join(sorted(_ENDS))}, "
-                f"not {ends!r:.200}"
-            )
-        ends = [
-            ends.get("min"),
-            ends.get("minInclusive", True),
-            ends.get("max"),
-            ends.get("maxInclusive", False),
-        ]
-    match ends:
-        case [low, high]:
-            return (_end(field, low), _end(field, high))
-        case [low, bool(min_in), high, bool(max_in)]:
-            return (_end(field, low), min_in, _end(field, high), max_in)
-    raise QueryInvalid(
-        f"the range of {field.name!r} is [min, max], or [min, minInclusive, max, maxInclusive], "
-        f"not {ends!r:.200}"
-    )
-
-
-def _end(field: Field, value: Any) -> Any:
-    return None if value is None else _value(field, value)
-
-
-def _value(field: Field, value: Any) -> Any:
-    kind = key_type(field)
-    form = key_traits(kind).text_form
-    if form is not None and value is not None and not isinstance(value, str):
-        raise QueryInvalid(
-            f"{value!r:.200} is not a value for key field {field.name!r} of {kind.value}: it is "
-            f"text in {form}"
-        )
-    return value_from_json(field, value)

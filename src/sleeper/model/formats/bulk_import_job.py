@@ -105,6 +105,8 @@ def bulk_import_job_failures(
             "upsert: a bulk import adds rows, and cannot replace any yet. Send the job to the "
             "queue ingest"
         )
+    if job.delete is not None:
+        failures.append("delete: a bulk import adds rows. Send the job to the queue ingest")
     if job.class_name and job.class_name.rpartition(".")[2] not in _UPSTREAMS_CLASSES:
         failures.append(
             f"className is {job.class_name!r}, which cannot run here: there is one algorithm, in "

@@ -3,9 +3,13 @@
     {"id": "june", "tableName": "trips", "files": ["s3://bucket/june/"]}
 
 `"csv": {"separator": ";"}` says how files of CSV are written (`CsvOptions`), `"upsert": true` that
-rows of the same row keys are replaced; upstream has no such keys. Only `files` and one of
-`tableName` and `tableId` are needed. Keys that nobody knows are kept, so that a job can be passed
-on as it came.
+rows of the same row keys are replaced. Only `files` and one of `tableName` and `tableId` are
+needed. Keys that nobody knows are kept, so that a job can be passed on as it came.
+
+    {"id": "erase-17", "tableName": "trips", "delete": {"keys": ["ann", "bob"]}}
+
+A job with `delete` has no files: it deletes rows instead (rule DEL-6). Earlier workers reject it,
+for it has no files. Upstream has neither `csv` nor `upsert` nor `delete`.
 """
 
 from __future__ import annotations
@@ -13,11 +17,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from sleeper.errors import BadRequest
+from sleeper.model.authors import Author
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.message_json import MessageFields, write_message
+
+DELETED_BY: Final = ("key", "keys", "range", "regions", "prefix", "where")
+"""What may name the rows that a job deletes."""
+REASON: Final = "reason"
+"""Beside these: why, for the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +41,8 @@ class IngestJob:
         files: Paths or URLs of files, folders or patterns; None when the message has none.
         csv: How files of CSV are written, as the message has it.
         upsert: Whether rows of the same row keys are replaced (rule ING-18).
+        delete: Which rows are deleted instead, by the names of `Table.delete`'s arguments; None for
+            a job that adds rows.
         others: Unknown keys of the message.
     """
 
@@ -40,6 +52,7 @@ class IngestJob:
     files: tuple[str | None, ...] | None = None
     csv: Mapping[str, Any] = field(default_factory=dict)
     upsert: bool = False
+    delete: Mapping[str, Any] | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -78,6 +91,7 @@ def fields_of_job(message: MessageFields) -> dict[str, Any]:
         "files": message.texts("files"),
         "csv": message.object("csv") or {},
         "upsert": message.flag("upsert"),
+        "delete": message.object("delete"),
     }
 
 
@@ -95,7 +109,7 @@ def write_ingest_job(job: IngestJob) -> str:
     said = {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in known.items()
-        if value != {} and value is not False
+        if (value != {} or name == "delete") and value is not False
     }
     return write_message(said, job.others)
 
@@ -110,8 +124,8 @@ def ingest_job_failures(
         table_found: Whether its table exists.
         missing_paths: Those of its files that were looked for and not found.
     """
-    failures = []
-    if job.files is None:
+    failures = _deletion_failures(job)
+    if job.files is None and job.delete is None:
         failures.append('Missing property "files"')
     if None in (job.files or ()):
         failures.append("One of the files was null")
@@ -125,4 +139,27 @@ def ingest_job_failures(
         failures.append(f"Table not found: {job.table_id or job.table_name or 'none was named'}")
     if missing_paths:
         failures.append(f"Could not find one or more paths: {', '.join(missing_paths)}")
+    return failures
+
+
+def _deletion_failures(job: IngestJob) -> list[str]:
+    """Return what is wrong with a deletion, as far as can be told without its table."""
+    if job.delete is None:
+        return []
+    failures = []
+    if job.files is not None or job.csv or job.upsert:
+        failures.append("delete: such a job adds no rows, so leave out files, csv and upsert")
+    known = (*DELETED_BY, REASON)
+    unknown = sorted(job.delete.keys() - {*known})
+    if unknown:
+        failures.append(f"delete: {unknown[0]!r:.100} is none of {', '.join(known)}")
+    if all(job.delete.get(name) is None for name in DELETED_BY):
+        failures.append(f"delete: say which rows, by one of {', '.join(DELETED_BY)}")
+    where = job.delete.get("where")
+    if where is not None and not isinstance(where, str):
+        failures.append(f"delete: where is a condition in SQL, not {where!r:.100}")
+    try:
+        Author(reason=job.delete.get(REASON))
+    except BadRequest as error:
+        failures.append(f"delete: {error}")
     return failures

@@ -1,16 +1,24 @@
-"""Jobs of standard ingest: files that a message names become rows of a table."""
+"""Jobs of the ingest queue: files that a message names become rows of a table, or rows go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from sleeper.errors import JobInvalid
 from sleeper.instance.instance import Instance
+from sleeper.jobs.deletions import deletion_arguments
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.csv_options import CsvOptions
-from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
+from sleeper.model.formats.ingest_job import (
+    REASON,
+    IngestJob,
+    ingest_job_failures,
+    read_ingest_job,
+)
 from sleeper.model.jobs.events import hash_of_paths
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import ReceivedMessage
@@ -71,8 +79,34 @@ class IngestWork(Job):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteWork(Job):
+    """A job that deletes rows (rule DEL-6). It is tracked as an ingest: its id names the work.
+
+    Attributes:
+        jobs: Where its table is found.
+        asked: Which rows, as the message has it.
+        before: What the table's log said of the job when its message was read.
+    """
+
+    jobs: InstanceJobs
+    asked: Mapping[str, Any]
+    before: JobRecord | None
+
+    def done_before(self) -> JobOutcome | None:
+        """Return what the table's log said of the job when its message was read."""
+        return JobOutcome.of_record(self.before)
+
+    def run(self, run: RunContext) -> JobOutcome:
+        """Delete the rows in one commit, which is made here in any case."""
+        table = self.jobs.tables.table(self.table_id)
+        asked = deletion_arguments(table.schema, self.asked)
+        done = table.delete(**asked, job_id=self.job_id, reason=self.asked.get(REASON))
+        return JobOutcome(transaction=done.transaction, commit_s=table.last_commit_s)
+
+
 class IngestReader(JobReader):
-    """Reads messages of the ingest queue (rules ING-9 to ING-11).
+    """Reads messages of the ingest queue (rules ING-9 to ING-11, ING-18 and DEL-6).
 
     Args:
         jobs: The jobs of the instance whose tables are ingested into.
@@ -84,7 +118,7 @@ class IngestReader(JobReader):
         super().__init__(jobs.tables)
         self._jobs = jobs
 
-    def read(self, message: ReceivedMessage) -> IngestWork:
+    def read(self, message: ReceivedMessage) -> IngestWork | DeleteWork:
         """Return the job in a message. Without an id it gets the message's, so it is done once.
 
         Raises:
@@ -97,10 +131,19 @@ class IngestReader(JobReader):
             raise MessageRejected(message.message_id, invalid.failures) from None
         return self._checked(job, given_job_id(job.id) or message.message_id)
 
-    def _checked(self, job: IngestJob, job_id: str) -> IngestWork:
+    def _checked(self, job: IngestJob, job_id: str) -> IngestWork | DeleteWork:
         checked = self._jobs.tables.checked(job, ingest_job_failures, job_id=job_id)
         if checked.failures:
             raise MessageRejected(job_id, checked.failures, table_id=checked.table_id)
+        if job.delete is not None:
+            return DeleteWork(
+                job_id=job_id,
+                table_id=checked.table_id,
+                input_hash=hash_of_paths([json.dumps(job.delete, sort_keys=True)]),
+                jobs=self._jobs,
+                asked=job.delete,
+                before=checked.before,
+            )
         return IngestWork(
             job_id=job_id,
             table_id=checked.table_id,

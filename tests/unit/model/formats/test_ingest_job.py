@@ -30,6 +30,7 @@ jobs = st.builds(
     table_id=st.none() | texts,
     files=st.none() | st.lists(st.none() | texts, max_size=3).map(tuple),
     upsert=st.booleans(),
+    delete=st.none() | st.dictionaries(texts, values, max_size=2),
     others=st.dictionaries(st.just("later") | st.just("més"), values, max_size=2),
 )
 

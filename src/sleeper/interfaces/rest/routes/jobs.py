@@ -22,6 +22,7 @@ from sleeper.interfaces.rest.authorization import (
     caller_of,
 )
 from sleeper.interfaces.rest.bodies import (
+    Deletion,
     ExportJobBody,
     IngestJobBody,
     MessagesBody,
@@ -40,6 +41,7 @@ from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
+from sleeper.tables.delete_rows import check_few
 
 router = APIRouter(prefix="/sleeper", tags=["jobs"], route_class=CheckedRoute)
 
@@ -82,6 +84,24 @@ def submit_job(
         raise BadRequest("queue and spark_conf are for jobs of the kind bulk-import")
     csv = _csv_options(body)
     return json_answer({"job_id": submit(table, body.files, body.job_id, csv=csv)}, 202)
+
+
+@router.post(
+    "/tables/{table:segment}/deletions",
+    status_code=202,
+    dependencies=[WRITE],
+    responses=answers({"job_id": "erase-17"}, 202),
+)
+def submit_deletion(table: str, body: Deletion, request: Request) -> Response:
+    """Ask for rows to be deleted by a worker of ingest jobs (`sleeper serve`).
+
+    The rows are named as for `delete`. The worker deletes those that there are when it runs.
+    """
+    served = served_instance(request)
+    check_few(body.keys, body.regions)
+    asked = asked_of(served.table(table).schema, body)
+    given = served.instance.jobs.submit_delete(table, **asked, job_id=body.job_id)
+    return json_answer({"job_id": given}, 202)
 
 
 @router.post("/tables/{table:segment}/batcher", status_code=202, dependencies=[WRITE])

@@ -25,17 +25,11 @@ from sleeper.interfaces.rest.bodies import (
     RowsByKey,
     SqlBody,
 )
-from sleeper.interfaces.rest.json_values import (
-    checked_sql,
-    json_text,
-    key_of,
-    keys_of,
-    prefix_of,
-    region_of,
-)
+from sleeper.interfaces.rest.json_values import checked_sql, json_text
 from sleeper.interfaces.rest.problems import wrong_form
 from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.model.schema import Schema
+from sleeper.tables.asked_json import asked_from_json
 from sleeper.tables.delete_rows import check_few
 
 Call = Callable[[ServedInstance], Answer]
@@ -45,7 +39,6 @@ BodyOf = TypeVar("BodyOf", bound=Body)
 
 FileFormat = Literal["csv", "parquet", "arrow", "json"]
 _JSON: Final = "application/json"
-_READERS: Final = {"key": key_of, "keys": keys_of, "range": region_of, "prefix": prefix_of}
 
 
 def query(served: ServedInstance, *, table: str, body: Query, accept: str | None) -> Answer:
@@ -73,7 +66,7 @@ def delete(
     opened = served.table(table)
     check_few(body.keys, body.regions)
     asked = asked_of(opened.schema, body)
-    done = opened.delete(**asked, if_unchanged_since=if_unchanged_since)
+    done = opened.delete(**asked, job_id=body.job_id, if_unchanged_since=if_unchanged_since)
     return Answer(media_type=_JSON, body=json_text(done))
 
 
@@ -165,15 +158,7 @@ def asked_of(schema: Schema, body: RowsByKey) -> dict[str, Any]:
         QueryInvalid: a value is not one of its field.
     """
     given = {name: getattr(body, name) for name in body.model_fields_set}
-    asked = {
-        name: read(schema, given[name])
-        for name, read in _READERS.items()
-        if name in given and given[name] is not None
-    }
-    if isinstance(given.get("regions"), list):
-        asked["regions"] = [region_of(schema, region) for region in given["regions"]]
-    others = ("key", "keys", "range", "regions", "prefix", "where")
-    asked |= {name: given[name] for name in others if name in given and name not in asked}
+    asked = asked_from_json(schema, given)
     if isinstance(asked.get("where"), str):
         checked_sql(asked["where"])
     if given.get("as_of") is not None:
