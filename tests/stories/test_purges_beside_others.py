@@ -114,3 +114,43 @@ def test_a_key_beside_a_mark_of_punctuation_is_found(tmp_path, text):
     (tmp_path / "instance" / table.table_id / "notes.txt").write_text(text)
 
     assert [each.where for each in table.purge(keys=[ANN]).findings] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://shop.example/people?who=z%C3%BCrich%40mail.example",
+        "https://shop.example/people?who=z%c3%bcrich%40mail.example",
+        "https://shop.example/z%C3%BCrich@mail.example",
+        '{"who": "z\\u00FCrich@mail.example"}',
+        '{"who": "z\\u00fcrich@mail.example"}',
+    ],
+)
+def test_a_key_that_others_have_escaped_is_found(tmp_path, text):
+    """Given an address or JSON of somebody else's in the table's folder, the proof names it."""
+    table = new_table(tmp_path)
+    (tmp_path / "instance" / table.table_id / "notes.txt").write_text(text)
+
+    proof = table.purge(keys=["z\u00fcrich@mail.example"])
+
+    assert [each.where for each in proof.findings] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("body", ["hello", ANN])
+def test_a_name_with_a_key_is_found_and_the_proof_does_not_repeat_it(tmp_path, body):
+    """Given a file of somebody's whose name is the key, it says so, and not the name."""
+    table = new_table(tmp_path)
+    notes = tmp_path / "instance" / table.table_id / "notes"
+    notes.mkdir()
+    (notes / f"{ANN}.txt").write_text(body)
+
+    proof = table.purge(keys=[ANN])
+
+    assert not proof.finished
+    assert {each.where for each in proof.findings} == {
+        "an object in notes/ whose name has a purged key"
+    }
+    assert "its name has a purged key" in {each.what for each in proof.findings}
+    assert ANN not in str(proof.to_json())
+    (notes / f"{ANN}.txt").unlink()
+    assert table.purge(keys=[ANN]).finished

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +25,9 @@ from sleeper.state.table_state import TableState
 
 BYTES_MIN: Final = 6
 """Shorter keys are not looked for among the bytes of objects: others have the same by chance."""
+
+_PERCENT: Final = re.compile("%[0-9A-F]{2}")
+_UNICODE: Final = re.compile(r"\\u([0-9a-f]{4})")
 
 
 class PurgedKeys:
@@ -109,6 +114,7 @@ class PurgedKeys:
                 text = value_to_json(kind, value)
                 found |= {raw, json.dumps(text)[1:-1].encode()}
                 found.add(json.dumps(text, ensure_ascii=False)[1:-1].encode())
+                found |= _escaped(raw, json.dumps(text)[1:-1])
         return sorted(found)
 
     def only_as_values(self) -> int:
@@ -198,6 +204,14 @@ class PurgedKeys:
             if isinstance(value, str | bytes)
         )
         return {value for value in found if value is not None}
+
+
+def _escaped(raw: bytes, in_json: str) -> set[bytes]:
+    """Return a text as in addresses of the web, and in JSON, with either case of hexadecimal."""
+    in_addresses = {quote(raw, safe=""), quote(raw, safe="@"), quote(raw, safe="@:+,;=!$&'()*/")}
+    lower = {_PERCENT.sub(lambda found: found[0].lower(), each) for each in in_addresses}
+    upper = _UNICODE.sub(lambda found: rf"\u{found[1].upper()}", in_json)
+    return {each.encode() for each in (*in_addresses, *lower, upper)}
 
 
 def _bytes_of(value: Any) -> bytes | None:

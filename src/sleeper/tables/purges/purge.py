@@ -41,7 +41,8 @@ _OUT_OF_REACH: Final = (
     "files that rows were imported from, and files with rows that were set aside",
     "exports to places outside of the instance",
     "other tables, and results of queries that have no column of each row key",
-    "what processes have in memory, their logs, and temporary files of processes that were killed",
+    "what processes have in memory, files that they write of it later and do not commit",
+    "logs of processes, and temporary files of processes that were killed",
 )
 _OF_BUCKETS: Final = "versions of objects that are not current, where a bucket keeps them"
 _ANY: Final = "any"
@@ -122,6 +123,15 @@ def _begun(table: OpenTable, keys: PurgedKeys, by: str | None, reason: str | Non
     )
 
 
+def _without_keys(search: Search, where: str) -> str:
+    """Return a place as a proof may name it, which has no key."""
+    if not search.is_in_name(where):
+        return where
+    folder = where.rpartition("/")[0]
+    inside = f" in {folder}/" if folder and not search.is_in_name(folder) else ""
+    return f"an object{inside} whose name has a purged key"
+
+
 class _Running:
     """A purge that runs, and stores how far it is."""
 
@@ -191,7 +201,10 @@ class _Running:
         found, out_of_reach = search.found, [*_OUT_OF_REACH, *elsewhere]
         if self._table.properties.state_store.startswith("DynamoDB"):
             out_of_reach.append(_OF_DYNAMODB)
-        findings = dict.fromkeys((each.where, each.what, each.next_step) for each in found.findings)
+        findings = dict.fromkeys(
+            (_without_keys(search, each.where), each.what, each.next_step)
+            for each in found.findings
+        )
         self._purge = replace(
             self._purge,
             finished_at=self._table.store.time(),
@@ -199,7 +212,9 @@ class _Running:
                 PurgeFinding(where=where, what=what, next_step=step)
                 for where, what, step in findings
             ),
-            mentions=(*found.mentions,),
+            mentions=tuple(
+                replace(each, where=_without_keys(search, each.where)) for each in found.mentions
+            ),
             searched=found.summary(),
             searched_as_values=self._keys.only_as_values(),
             out_of_reach=(*out_of_reach,),

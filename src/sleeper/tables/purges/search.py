@@ -12,6 +12,7 @@ Memory is that of the keys, of 65,536 rows, and of 8 MiB of an object.
 from __future__ import annotations
 
 import logging
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ _AGAIN: Final = "Purge the same keys again"
 _REFUSED: Final = (OSError, ValueError, pa.ArrowException, KeyError)
 
 _ENDS: Final = "ends of data files"
+_NAMES: Final = "names of objects"
 _KINDS: Final = (
     ("data/", "data files"),
     ("statestore/transactions/", "entries of the log"),
@@ -168,6 +170,10 @@ class Search:
         """Return whether a key stands in a text."""
         return self._bytes.count(_encoded(text)) > 0
 
+    def is_in_name(self, key: str) -> bool:
+        """Return whether a key stands in the name of an object, which may go on after a dot."""
+        return self.is_in(_cut_name(key))
+
     def named(self, items: Iterable[tuple[T, str]]) -> Iterator[T]:
         """Yield each item in whose text a key stands."""
         return self._bytes.named((item, _encoded(text)) for item, text in items)
@@ -183,6 +189,7 @@ class Search:
         """
         for info in files.listing():
             kind = next((kind for start, kind in _KINDS if info.key.startswith(start)), "others")
+            yield (info.key, _NAMES), _encoded(_cut_name(info.key))
             try:
                 if info.key.startswith("data/") and info.key.endswith(".parquet"):
                     for piece in self._search_rows(files, info):
@@ -296,6 +303,8 @@ class Search:
         step, what = _AGAIN, "its bytes have a purged key"
         if kind == "published versions":
             step = "Run `sleeper unpublish TABLE`, and purge the same keys again"
+        if kind == _NAMES:
+            what, step = "its name has a purged key", f"Delete or rename it. {_AGAIN}"
         if kind == _ENDS:
             what = "its footer or its indexes have a purged key"
         self.found.add(key, what, step)
@@ -328,6 +337,13 @@ class Search:
                     f"entry {number} of the log",
                     "rows with a purged key were added, or such a key asked for, after the purge",
                 )
+
+
+def _cut_name(key: str) -> str:
+    """Return the parts of an object's name, whole and up to each dot: keys do not end in `.txt`."""
+    parts = key.split("/")
+    cut = {part[: dot.start()] for part in parts for dot in re.finditer(r"\.", part) if dot.start()}
+    return "\0".join([key, *sorted(cut)])
 
 
 def _encoded(text: str) -> bytes:
