@@ -59,10 +59,15 @@ def regions_without(regions: Sequence[Region], holes: Iterable[Region]) -> tuple
     >>> regions_without([Region((Range(0, 9),))], [Region((Range(3, 4),))])
     (Region(ranges=(Range(min=0, max=3),)), Region(ranges=(Range(min=4, max=9),)))
     """
-    left = [*regions]
-    for hole in holes:
-        left = [part for region in left for part in _without(region, hole)]
-    return tuple(left)
+    done, left = list[Region](), [*regions]
+    for hole in sorted(holes, key=lambda each: each.ranges[0].min):
+        ahead, low = list[Region](), hole.ranges[0].min
+        for region in left:
+            high = region.ranges[0].max
+            is_below = high is not None and high <= low  # and so below all holes to come
+            (done if is_below else ahead).append(region)
+        left = [part for region in ahead for part in _without(region, hole)]
+    return (*done, *left)
 
 
 def _without(region: Region, hole: Region) -> list[Region]:
