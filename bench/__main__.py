@@ -28,6 +28,8 @@ BENCHMARKS = {
     "requests": ["--rows", "200000"],
     "publish": ["--references", "100000"],
     "changes": [],
+    "changed_rows": [],
+    "ycsb": [],
     "queue": [],
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],
