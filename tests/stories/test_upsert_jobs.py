@@ -213,6 +213,20 @@ class TestRefusals:
         assert reason.startswith("upsert: a bulk import adds rows")
         assert instance.table("numbers").count() == 0
 
+    @pytest.mark.parametrize("field", ["upsert", "delete"])
+    def test_files_for_the_batcher(self, instance, tmp_path, field):
+        """Its jobs would add their rows beside the old ones, so nothing of it is taken (BAT-1)."""
+        path = written(tmp_path / "a.parquet", 1)
+        asked = {"upsert": True, "delete": {"key": "0001"}}[field]
+        message = {"tableName": "numbers", "files": [str(path)], field: asked}
+        instance.jobs.send("batcher", json.dumps(message))
+
+        work(instance, "batcher")
+
+        (letter,) = instance.jobs.dead_letters("batcher")
+        assert f"{field}: the batcher" in letter.reason
+        assert [*instance.jobs.submitted_files()] == []
+
     def test_a_bulk_import_by_a_server(self, instance, tmp_path):
         """The request says what it is for."""
         body = {"files": [str(tmp_path / "a.parquet")], "kind": "bulk-import", "upsert": True}

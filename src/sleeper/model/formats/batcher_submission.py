@@ -86,4 +86,12 @@ def batcher_submission_failures(
         files=submission.files,
         csv=submission.csv,
     )
-    return ingest_job_failures(job, table_found=table_found, missing_paths=missing_paths)
+    failures = ingest_job_failures(job, table_found=table_found, missing_paths=missing_paths)
+    if submission.others.get("upsert") not in (None, False):
+        failures.append(
+            "upsert: the batcher makes jobs that add rows, and cannot replace any yet. Send a job "
+            "with it to the queue ingest"
+        )
+    if submission.others.get("delete") is not None:
+        failures.append("delete: the batcher adds rows. Send a job with it to the queue ingest")
+    return failures
