@@ -72,6 +72,7 @@ _FREE: Final = {
     "AWS::SQS::Queue": "by the request",
     "AWS::SNS::Topic": "by the message",
     "AWS::Lambda::Function": "by the call",
+    "Custom::SleeperProperties": "a call of its function, when a stack is made or changed",
     "AWS::Logs::LogGroup": "by what is written and kept",
     "AWS::Logs::MetricFilter": "its metric, while there are errors",
     "AWS::ECS::Cluster": "nothing; its tasks by the second, while they run",

@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.deploy.image_addresses import EcrAddress, ecr_images_in
-from sleeper.deploy.names import DeployedNames, service_principals
+from sleeper.deploy.names import (
+    PROPERTIES_TYPE,
+    PROPERTIES_WRITER,
+    DeployedNames,
+    service_principals,
+)
 from sleeper.errors import BadRequest
 
 POLICY_CHARACTERS_MAX: Final = 6_144
@@ -356,6 +361,9 @@ TYPES: Final[Mapping[str, TypeRights]] = {
         ),
         "arn:{partition}:states:{region}:{account}:stateMachine:{prefix}*",
         passes={"RoleArn": "states"},
+    ),
+    PROPERTIES_TYPE: TypeRights(
+        ("lambda:InvokeFunction",), f"{_LAMBDA}:function:{{prefix}}{PROPERTIES_WRITER}"
     ),
 }
 """What CloudFormation calls, by type. A test compares it with the registry of AWS."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from sleeper.deploy.names import DeployedNames
 from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.paths import INSTANCE_PROPERTIES, PROPERTIES_VERSIONS
 from sleeper.storage.aws.deployment.table_index import INDEX_TABLES, REVISION_TABLES, STATE_TABLES
 from sleeper.storage.aws.dynamo_tables import DynamoTable
 from sleeper.storage.aws.jobs.dynamo_tracker import (
@@ -145,6 +146,17 @@ def look_for_work(names: DeployedNames) -> tuple[Grant, ...]:
     """Allow to see whether tables have changed, and to note how far that was seen."""
     notes = f"{names.bucket_arns(names.buckets.config_bucket)[0]}/services/notes/*"
     return (*read_states(names), Grant(("s3:PutObject",), (notes,)))
+
+
+def write_properties(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to read and change the properties of the instance, and nothing else of it."""
+    bucket, _ = names.bucket_arns(names.buckets.config_bucket)
+    objects = tuple(f"{bucket}/{key}" for key in (INSTANCE_PROPERTIES, f"{PROPERTIES_VERSIONS}*"))
+    return (
+        # Who may not list a bucket is not told that an object is missing, but is refused.
+        Grant(("s3:GetBucketLocation", "s3:ListBucket"), (bucket,)),
+        Grant(("s3:GetObject", "s3:PutObject"), objects),
+    )
 
 
 def track(names: DeployedNames, *kinds: JobKind) -> tuple[Grant, ...]:

@@ -14,6 +14,15 @@ from sleeper.storage.aws.deployment.names import InstanceNames
 from sleeper.storage.aws.dynamo_tables import DynamoTable
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames, sqs_names
 
+PROPERTIES_WRITER: Final = "properties-writer"
+"""The function that writes the properties that templates have."""
+
+PROPERTIES_TYPE: Final = "Custom::SleeperProperties"
+"""The type of a resource that is properties of the instance."""
+
+RETAIN: Final = "sleeper.retain.infra.after.destroy"
+"""The property that keeps buckets and tables when an instance is destroyed."""
+
 
 @dataclass(frozen=True, slots=True)
 class OperationNames:

@@ -38,6 +38,9 @@ from sleeper.spark.submit.emr_serverless import EmrServerless, size_failures
 
 _TABLES: Final = "sleeper.table.bulk.import.emr."
 _APPLICATION: Final = "AWS::EMRServerless::Application"
+APPLICATION_ID: Final = f"{EMR_SERVERLESS.family}.application.id"
+"""The property with the id of the application of EMR Serverless, which AWS chooses."""
+
 _NO_JOB: Final = BulkImportJob()
 
 Resources = Callable[[str], Iterable[tuple[str, str, str]]]
@@ -115,9 +118,8 @@ def platform_failures(
 def _serverless_facts(
     platform: Platform, names: DeployedNames, there: _Resources
 ) -> dict[str, str]:
-    ids = [place for kind, _, place in there() if kind == _APPLICATION]
-    role = {f"{platform.family}.role.arn": names.role_arn(platform.resource)}
-    return role | {f"{platform.family}.application.id": each for each in ids}
+    ids = [(APPLICATION_ID, place) for kind, _, place in there() if kind == _APPLICATION]
+    return {f"{platform.family}.role.arn": names.role_arn(platform.resource), **dict(ids)}
 
 
 def _emr_facts(platform: Platform, names: DeployedNames, there: _Resources) -> dict[str, str]:

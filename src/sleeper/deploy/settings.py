@@ -10,10 +10,16 @@ from importlib.metadata import version
 from typing import Final
 
 from sleeper.deploy.image_addresses import EcrAddress, with_registry
-from sleeper.deploy.names import DeployedNames
-from sleeper.deploy.platforms import platform_failures, size_failure
+from sleeper.deploy.names import RETAIN, DeployedNames
+from sleeper.deploy.platforms import (
+    APPLICATION_ID,
+    platform_failures,
+    platform_properties,
+    size_failure,
+)
 from sleeper.errors import PropertiesInvalid, UrlInvalid
 from sleeper.model.aws_partitions import partition_of
+from sleeper.model.formats.properties_file import FORMAT_PROPERTY, VERSION_PROPERTY
 from sleeper.model.jobs.kinds import QUEUES, QUEUES_OF_BATCHER, TASK_KINDS, QueueName
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.jobs.settings import queue_settings, task_size
@@ -331,6 +337,26 @@ def _near_regions(region: str) -> list[str]:
     return near[:3] or ["us-east-1"]
 
 
+VERSION: Final = "sleeper.version"
+"""The property with the version that is deployed, which is the tag of its images."""
+
+
+def deployed_values(
+    instance_id: str, stored: Mapping[str, str], given: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return the properties that an instance is deployed with.
+
+    Args:
+        instance_id: The instance.
+        stored: Its properties so far; none for a new instance.
+        given: What is set now; None takes one away.
+    """
+    before = stored or Deployment.defaults()
+    set_now = {VERSION: version("sleeper-store"), **given}
+    merged = {RETAIN: "true", **before, **set_now, _ID: instance_id}
+    return {name: text for name, text in merged.items() if text is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class DeploymentSettings:
     """All that stacks are made from.
@@ -342,6 +368,8 @@ class DeploymentSettings:
         image_tag: The tag of its images.
         digests: Addresses of images by digest, by their addresses by tag, as far as ECR was asked:
             what is deployed changes when another image is pushed with the same tag.
+        written_later: Names of properties that no template has, because who deploys writes them
+            after all stacks.
     """
 
     properties: InstanceProperties
@@ -349,6 +377,7 @@ class DeploymentSettings:
     stacks: tuple[StackName, ...]
     image_tag: str
     digests: Mapping[str, str] = field(default_factory=dict)
+    written_later: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, properties: Mapping[str, str], *, account: str, region: str) -> DeploymentSettings:
@@ -458,6 +487,23 @@ class DeploymentSettings:
             queue, dead = names.queues(name).queue, names.queues(name).dead
             urls |= known.queue_url_properties(name, names.queue_url(queue), names.queue_url(dead))
         return {"sleeper.id": names.instance_id, **deployment.properties(), **urls}
+
+    def template_properties(self) -> dict[str, str]:
+        """Return the properties of the instance that PropertiesStack writes.
+
+        Those of a platform whose id AWS chooses are written by that platform's own stack.
+        """
+        known_platforms = platform_properties(self.names, OPTIONAL_STACKS, lambda _: ())
+        values = self.properties.values
+        not_here = {name for name, text in known_platforms.items() if values.get(name) == text}
+        not_here |= {*self.written_later, FORMAT_PROPERTY, VERSION_PROPERTY}
+        if self.has(StackName.EMR_SERVERLESS):
+            not_here.add(APPLICATION_ID)
+        return {
+            **{name: text for name, text in values.items() if name not in not_here},
+            **platform_properties(self.names, self.stacks, lambda _: ()),
+            **self.resource_properties(),
+        }
 
     def tags(self) -> dict[str, str]:
         """Return the tags that the user gave."""

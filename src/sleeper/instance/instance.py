@@ -182,6 +182,28 @@ def create_instance(
     return _opened(place, values, allowed_functions(None, os.environ))
 
 
+def write_deployed_properties(
+    url: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, str]:
+    """Make the properties of an instance in AWS what the templates of its deployment say.
+
+    Args:
+        url: The instance.
+        before: All properties of the templates before; none if there were no templates.
+        after: All properties of the templates now.
+
+    Raises:
+        PropertiesInvalid: a property is not known, not allowed, or cannot be changed; lists every
+            failure. Nothing was changed.
+        InstanceNotFound: there is no instance, and `after` makes none: it has no `sleeper.id`.
+        StorageFailed, CommitContended, CommitUnknown: they cannot be stored.
+    """
+    from sleeper.instance import properties
+
+    place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
+    return properties.write_deployed_properties(place, before, after, clock=_CLOCK, new_id=_new_id)
+
+
 def process_context(
     *,
     clock: Clock = _CLOCK,

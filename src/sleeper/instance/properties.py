@@ -252,6 +252,77 @@ def make_instance(
     return values if StoredProperties(place.objects, place.url).create(values) else None
 
 
+def write_deployed_properties(
+    place: Place,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    *,
+    clock: Clock,
+    new_id: NewId,
+) -> dict[str, str]:
+    """Make the properties of an instance what the templates of its deployment say; return all.
+
+    Without properties `after` makes the instance: its buckets, tables and queues are there. Else
+    what differs between the templates is changed. So a property that was set since the last
+    deployment stays as it is, until a template has another value for it; and one that no template
+    has any more is taken away, unless it was set since. Called again it changes nothing.
+
+    Args:
+        place: The instance's place in AWS.
+        before: All properties of the templates before; none if there were no templates.
+        after: All properties of the templates now.
+        clock: Waits before another attempt.
+        new_id: Makes unique names of objects that test a bucket.
+
+    Raises:
+        PropertiesInvalid: a property is not known, not allowed, or cannot be changed; lists every
+            failure. Nothing was changed.
+        InstanceNotFound: there is no instance, and `after` makes none: it has no `sleeper.id`.
+        StorageFailed, CommitContended, CommitUnknown: as by `StoredProperties.change`.
+    """
+    stored = StoredProperties(place.objects, place.url)
+    found = properties_at(place)
+    if found is None:
+        values = _deployed_values(place, after)
+        if stored.create(values):
+            _log.info("the properties of %s are made", place.url)
+            return values
+        found = properties_at(place) or {}  # made in the meantime, by an earlier call of Lambda
+    changes: dict[str, str | None] = {
+        name: text
+        for name, text in after.items()
+        if before.get(name) != text and found.get(name) != text
+    }
+    gone = before.keys() - after.keys()
+    changes |= {name: None for name in gone if found.get(name) == before[name]}
+    _check_names(changes)
+    read_back = found.get("sleeper.statestore.commit.read.back", "auto")
+    checks = place.commit_checks(read_back, new_id, clock)
+    return stored.change(changes, checks=checks, pause=clock.back_off)
+
+
+def _deployed_values(place: Place, given: Mapping[str, str]) -> dict[str, str]:
+    """Check and return the properties of a new instance whose resources a deployment has made."""
+    if "sleeper.id" not in given:
+        raise InstanceNotFound(
+            f"no instance is at {place.url} that could be told {', '.join(sorted(given))}: deploy "
+            "the stack with the properties of the instance before"
+        )
+    _check_names(given)
+    values = {**place.fixed_properties({}), FORMAT_PROPERTY: str(INSTANCE_FORMAT)}
+    values = _new_values(values, given)
+    place.check_properties(values)
+    return values
+
+
+def _check_names(texts: Mapping[str, str | None]) -> None:
+    from sleeper.model.known_properties import catalogue, given
+
+    failures = given.unknown_names(texts, catalogue.INSTANCE_PROPERTIES_BY_NAME)
+    if failures:
+        raise PropertiesInvalid(failures)
+
+
 def _new_values(
     fixed: Mapping[str, str], given: Mapping[str, PropertyValue | None]
 ) -> dict[str, str]:

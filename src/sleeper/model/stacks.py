@@ -11,6 +11,7 @@ class StackName(StrEnum):
 
     INSTANCE = "InstanceStack"
     QUEUES = "QueuesStack"
+    PROPERTIES = "PropertiesStack"
     POLICIES = "PoliciesStack"
     COMMITTER = "StateStoreCommitterStack"
     WORKERS = "WorkersStack"
@@ -33,6 +34,7 @@ class StackName(StrEnum):
 _ALWAYS: Final = (
     StackName.INSTANCE,
     StackName.QUEUES,
+    StackName.PROPERTIES,
     StackName.POLICIES,
     StackName.COMMITTER,
     StackName.WORKERS,  # where one of its kinds of workers is deployed

@@ -14,7 +14,7 @@ import sys
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, partialmethod
 from threading import Event
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -22,9 +22,12 @@ from urllib.request import Request, urlopen
 import boto3
 import pytest
 
-from sleeper.deploy.flow import images
+from sleeper.deploy.flow import images, preparation
+from sleeper.deploy.flow.cdk_command import CdkCommand
 from sleeper.deploy.flow.deployed_stacks import DeployedStacks
 from sleeper.deploy.flow.preparation import Machine
+from sleeper.deploy.names import PROPERTIES_WRITER
+from sleeper.deploy.stacks.app import synthesise
 from sleeper.storage.aws import clients
 from tests.contracts.s3_server import CREDENTIALS, REGION, require_ministack, s3_credentials
 from tests.contracts.servers.installed import CDK
@@ -35,6 +38,8 @@ __all__ = ["account", "cdk_path", "cloud", "s3_credentials"]
 ACCOUNT = "000000000000"
 EMULATOR_LACKS = (
     "It runs no function from an image, though it takes messages for one: tests call the handler.",
+    "So tests deploy the function that writes properties as a program of our sources.",
+    "Its CloudFormation gives buckets no tags: tests give them those of the template.",
     "It starts no task from an image: tests run the command of the task's definition.",
     "Its CloudFormation takes over no buckets and tables that are there (`--import-existing-resources`).",
     "Its CloudFormation has no applications of EMR Serverless: that stack is left out.",
@@ -90,6 +95,50 @@ class Cloud:
         return full
 
 
+def synthesise_for(endpoint, settings, folder):
+    """Write templates whose function of properties the emulator can run: a program, not an image."""
+    made = synthesise(settings, folder)
+    for each in made.stacks:
+        template = json.loads(each.template.read_text())
+        make_runnable(template, endpoint)
+        each.template.write_text(json.dumps(template))
+    return made
+
+
+def make_runnable(template, endpoint):
+    """Have the emulator run the function of properties of a template with our sources."""
+    for resource in template["Resources"].values():
+        made = resource.get("Properties", {})
+        if not str(made.get("FunctionName", "")).endswith(f"-{PROPERTIES_WRITER}"):
+            continue
+        (command,) = made.pop("ImageConfig")["Command"]
+        module, _, handler = command.rpartition(".")
+        lines = (
+            "import sys",
+            f"sys.path[:0] = {[each for each in sys.path if each]!r}",
+            f"from {module} import {handler} as handler",
+        )
+        made |= {
+            "PackageType": "Zip",
+            "Code": {"ZipFile": "\n".join(lines)},
+            "Handler": "index.handler",
+            "Runtime": "python3.12",
+        }
+        variables = {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": REGION}
+        made["Environment"]["Variables"] |= {**variables, "NO_PROXY": "127.0.0.1,localhost"}
+
+
+def deploy_and_tag(deploy, endpoint, cdk, folder, *given, **more):
+    """Deploy stacks, and give buckets the tags of their templates."""
+    deploy(cdk, folder, *given, **more)
+    s3 = boto3.client("s3", region_name=REGION, endpoint_url=endpoint)
+    for path in folder.glob("*.template.json"):
+        for resource in json.loads(path.read_text())["Resources"].values():
+            if resource["Type"] == "AWS::S3::Bucket":
+                made = resource["Properties"]
+                s3.put_bucket_tagging(Bucket=made["BucketName"], Tagging={"TagSet": made["Tags"]})
+
+
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_IMAGE = "application/vnd.oci.image.manifest.v1+json"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -117,6 +166,9 @@ def enter_cloud(patch, endpoint, cdk_path, **more):
     }.items():
         patch.setenv(name, value)
     patch.setattr(clients, "_clients", {})
+    patch.setattr(preparation, "synthesise", partial(synthesise_for, endpoint))
+    deploy = partialmethod(partial(deploy_and_tag, CdkCommand.deploy, endpoint))
+    patch.setattr(CdkCommand, "deploy", deploy)
 
 
 def put_image(cloud, repository, tag, architectures):

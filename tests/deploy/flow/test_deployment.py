@@ -16,7 +16,6 @@ import pytest
 import sleeper
 from sleeper.deploy.flow import deployment, images, preparation, service_roles, spark_packages
 from sleeper.deploy.flow.smoke_job import TABLE, SmokeJob
-from sleeper.deploy.stacks.app import synthesise
 from sleeper.errors import DeploymentFailed
 from sleeper.interfaces.lambdas import handlers, warm_instance
 from sleeper.model.jobs.kinds import QueueName
@@ -31,6 +30,7 @@ from tests.deploy.flow.emulator import (
     enter_cloud,
     put_image,
     put_plain,
+    synthesise_for,
 )
 from tests.unit.interfaces.command_line import json_of
 from tests.unit.interfaces.command_line import sleeper as command
@@ -107,7 +107,12 @@ def stack_names(cloud):
 
 def without_id(values, cloud):
     """Properties with `ID` for the id, and without those that tell the version of a deployment."""
-    named = {name: text.replace(cloud.instance_id, "ID") for name, text in values.items()}
+    named = {
+        name: text.replace(cloud.instance_id, "ID").replace(
+            cloud.endpoint, f"https://sqs.{REGION}.amazonaws.com"
+        )
+        for name, text in values.items()
+    }
     alone = ("sleeper.version", "sleeper.retain.infra.after.destroy", "sleeper.properties.version")
     return {name: text for name, text in named.items() if name not in alone}
 
@@ -317,7 +322,8 @@ def test_a_file_for_emr_finds_a_cluster_with_packages(cloud, tmp_path, monkeypat
     """
     monkeypatch.setattr(warm_instance, "_open", OrderedDict())  # a function begins anew
     monkeypatch.setattr(spark_packages, "sleeper_requirements", lambda _: [])
-    monkeypatch.setattr(preparation, "synthesise", without_security_configurations)
+    here = partial(without_security_configurations, cloud.endpoint)
+    monkeypatch.setattr(preparation, "synthesise", here)
     options = (
         *("--set", f"sleeper.optional.stacks={STACKS},EmrBulkImportStack"),
         *("--set", f"{BATCHER_QUEUE}=bulk_import_emr", "--no-smoke-test", "--yes"),
@@ -326,7 +332,7 @@ def test_a_file_for_emr_finds_a_cluster_with_packages(cloud, tmp_path, monkeypat
     again = command("deploy", "aws", cloud.instance_id, *options)
     assert done.exit_code == 0, done.output
     assert "will be made by pip" in done.output
-    assert "nothing to do" in again.output
+    assert "nothing to do" in again.output, again.output
 
     switch_off_functions(cloud, "batcher")
     switch_off_functions(cloud, "bulk-import-emr-starter")
@@ -358,9 +364,9 @@ def test_a_file_for_emr_finds_a_cluster_with_packages(cloud, tmp_path, monkeypat
     assert cloud.client("s3").head_object(Bucket=place, Key=key)["ContentLength"] > 1_000_000
 
 
-def without_security_configurations(settings, folder):
+def without_security_configurations(endpoint, settings, folder):
     """Templates without what the emulator's CloudFormation has not."""
-    made = synthesise(settings, folder)
+    made = synthesise_for(endpoint, settings, folder)
     for each in made.stacks:
         template = json.loads(each.template.read_text())
         template["Resources"] = {

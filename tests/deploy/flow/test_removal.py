@@ -6,7 +6,8 @@ import pytest
 
 import sleeper
 from sleeper.deploy.flow.deployed_stacks import DeployedStacks
-from sleeper.deploy.flow.removal import RETAIN, plan_deployed_removal
+from sleeper.deploy.flow.removal import plan_deployed_removal
+from sleeper.deploy.names import RETAIN
 from sleeper.errors import BadRequest, DeploymentFailed, StorageFailed
 from sleeper.instance.instance import removal_of
 from tests.deploy.flow.emulator import account, cloud, s3_credentials

@@ -23,6 +23,7 @@ from sleeper.storage.aws.deployment.deployment import instance_tables
 from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 from sleeper.storage.aws.ecs_tasks import EcsTasks
 from tests.aws.lambdas.functions import Context
+from tests.aws.lambdas.waiting_stack import request, stack
 from tests.contracts.jobs.lambda_records import records_from
 from tests.contracts.s3_server import REGION, s3_credentials, s3_server
 from tests.deploy.stacks.conftest import NETWORK, Deployed
@@ -30,7 +31,7 @@ from tests.deploy.stacks.enforcing_proxy import enforcing_proxy
 from tests.deploy.stacks.test_roles import listed, statements
 from tests.stories.test_ingest_jobs import SCHEMA, work, written
 
-__all__ = ["s3_credentials", "s3_server"]
+__all__ = ["s3_credentials", "s3_server", "stack"]
 
 
 ACCOUNT = "000000000000"
@@ -255,6 +256,19 @@ def test_queues_are_watched(world, environment):
         found = handlers.watch_queues({}, Context())
 
     assert found["deadLetters"] == {}
+
+
+def test_properties_of_a_template_are_written(world, stack):
+    """`properties-writer` makes no resource, and reads no table."""
+    before = dict(world.instance.properties.values)
+    after = before | {"sleeper.gc.batch.size": "7"}
+
+    with world.role("properties-writer", opens=False):
+        handlers.write_properties(request(stack, "Update", after, before), Context())
+
+    assert stack.answers[0][2]["Status"] == "SUCCESS"
+    with sleeper.connect(world.instance.url) as opened:
+        assert opened.properties.text("sleeper.gc.batch.size") == "7"
 
 
 def test_every_function_is_run_with_its_role(world):

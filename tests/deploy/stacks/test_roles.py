@@ -157,7 +157,7 @@ def test_few_may_write_to_each_bucket(synthesised):
         "partition-splitter",
     }
     assert writers(buckets.data_bucket) - clusters == writers_of_tables
-    assert writers(buckets.config_bucket) == {"admin"}
+    assert writers(buckets.config_bucket) == {"admin"}  # but for the properties: see below
     assert writers(buckets.query_results_bucket) == {"admin", "query"}
     assert writers(buckets.bulk_export_bucket) == {"admin", "export-task"}
     assert writers(buckets.bulk_import_bucket) - clusters == {"admin"}
@@ -195,7 +195,7 @@ def test_few_may_read_rows(synthesised):
 
 
 def test_notes_are_all_that_functions_write_beside_the_properties(synthesised):
-    """What looks for work notes what it has seen; the properties and tables are out of reach."""
+    """What looks for work notes what it has seen; one function of a deployment writes properties."""
     deployed = synthesised(ALL)
     config = deployed.settings.names.bucket_arns(deployed.settings.names.buckets.config_bucket)[0]
 
@@ -206,8 +206,32 @@ def test_notes_are_all_that_functions_write_beside_the_properties(synthesised):
         f"{each}-trigger" for each in ("garbage-collector", "partition-splitter", "table-metrics")
     }
     assert writers("services/notes/split.json") == triggers | {"worker-starter", "admin"}
-    for key in ("instance.properties", "properties/1.json", "services/paused", "tables/1"):
+    for key in ("services/paused", "tables/1", "tables/index/1"):
         assert writers(key) == {"admin"}, key
+    for key in ("instance.properties", "properties/00000000000000000001.properties"):
+        assert writers(key) == {"admin", "properties-writer"}, key
+
+
+def test_who_writes_properties_deletes_nothing_and_reads_no_table(deployed):
+    """The function that CloudFormation calls has the properties, and a log of its own."""
+    names = deployed.settings.names
+    actions = {
+        action
+        for name, statement in statements(deployed)
+        if name == names.named("properties-writer")
+        for action in listed(statement["Action"])
+    }
+
+    assert actions - {"kms:Decrypt", "kms:GenerateDataKey"} == {
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "s3:GetBucketLocation",
+        "s3:GetObject",
+        "s3:ListBucket",
+        "s3:PutObject",
+    }
+    data = names.bucket_arns(names.buckets.data_bucket)[1]
+    assert not allowed(deployed, "properties-writer", "s3:GetObject", data)
 
 
 def test_nobody_may_make_change_or_delete_what_stacks_make(deployed):

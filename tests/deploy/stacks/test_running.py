@@ -105,6 +105,7 @@ def test_every_function_runs_a_handler_in_the_image_of_workers(everything):
         "table-metrics": "run_tables",
         "table-metrics-trigger": "trigger_tables",
         "queue-watch": "watch_queues",
+        "properties-writer": "write_properties",
     }
 
 
@@ -261,5 +262,5 @@ def test_the_dashboard_shows_what_is_deployed(synthesised):
     made = {each.name for each in whole.resources("AWS::Lambda::Function")}
     failures = {each[3] for each in widgets(whole)["Failures of functions"]["metrics"]}
     assert failures <= made
-    others = ("bulk-import", "queue-watch")
+    others = ("bulk-import", "queue-watch", "properties-writer")
     assert {each for each in made if not any(one in each for one in others)} <= failures

@@ -10,6 +10,7 @@ import pytest
 from cfnlint.config import ConfigMixIn
 from cfnlint.runner import Runner
 
+from sleeper.deploy.names import PROPERTIES_TYPE
 from sleeper.model.stacks import OPTIONAL_STACKS
 from tests.deploy.stacks.conftest import ACCOUNT, NETWORK, REGION, Deployed
 
@@ -286,6 +287,8 @@ def test_data_and_logs_stay_unless_the_properties_say_otherwise(deployed):
         policies = {each.whole.get("DeletionPolicy"), each.whole.get("UpdateReplacePolicy")}
         if each.type in kept:
             assert policies == {kept[each.type]}, each.name
+        elif each.type == PROPERTIES_TYPE:
+            assert policies == {"Retain"}, each.name  # so nobody is called when a stack is deleted
         else:
             assert policies <= {None, "Delete"}, each.name
 
@@ -354,6 +357,12 @@ def test_nothing_costs_by_the_hour_in_the_default_set(synthesised):
     assert "ProvisionedConcurrencyConfig" not in " ".join(texts)
 
 
+def without_values(template):
+    """A template without what its properties are."""
+    resources = template["Resources"]
+    return {name: each for name, each in resources.items() if each["Type"] != PROPERTIES_TYPE}
+
+
 @pytest.mark.parametrize("stack", OPTIONAL_STACKS)
 def test_a_stack_alone_is_the_same_as_with_all_others(synthesised, stack):
     """Given one optional stack, then its template is the one that is tested above."""
@@ -366,10 +375,13 @@ def test_a_stack_alone_is_the_same_as_with_all_others(synthesised, stack):
     )
 
     for kind, template in alone.templates.items():
-        if kind in ("AlarmsStack", "DashboardStack", "WorkersStack"):
-            assert template["Resources"].keys() <= everything.templates[kind]["Resources"].keys()
+        whole = everything.templates[kind]
+        if kind == "PropertiesStack":  # which has the list of stacks
+            assert without_values(template) == without_values(whole)
+        elif kind in ("AlarmsStack", "DashboardStack", "WorkersStack"):
+            assert template["Resources"].keys() <= whole["Resources"].keys()
         else:
-            assert template == everything.templates[kind]
+            assert template == whole
     assert ("WorkersStack" in alone.stacks) is alone.settings.has_tasks
 
 

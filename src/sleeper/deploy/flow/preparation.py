@@ -6,9 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -33,29 +31,25 @@ from sleeper.deploy.flow.checks import (
 )
 from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
 from sleeper.deploy.flow.images import check_image, resolve_images
-from sleeper.deploy.flow.removal import RETAIN
 from sleeper.deploy.flow.spark_packages import PACKAGES, SparkPackages, check_packages, packages_of
 from sleeper.deploy.flow.template_needs import (
     most_vcpus,
     needed_images,
     reserved_concurrency,
 )
-from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.names import RETAIN
+from sleeper.deploy.settings import VERSION, DeploymentSettings, deployed_values
 from sleeper.deploy.stacks.app import Assembly, synthesise
 from sleeper.errors import BadRequest, PropertiesInvalid, SleeperError
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME, check_editable
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES, REGION
-from sleeper.model.known_properties.given import is_known
+from sleeper.model.known_properties.given import unknown_names
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
 from sleeper.storage.aws.deployment.identity import AwsIdentity, aws_identity, configured_region
 from sleeper.storage.aws.deployment.names import InstanceNames, is_instance_id
 
 logger = logging.getLogger(__name__)
-
-VERSION: Final = "sleeper.version"
-"""The property with the version that is deployed, which is the tag of its images."""
-
 
 _NO_REGION: Final = (
     "no region is set: say which, as `export AWS_REGION=eu-west-2`, or a region in the profile"
@@ -217,8 +211,8 @@ class _Parts:
             self._refuse_elsewhere(self._bucket_region())  # whose properties cannot be read here
             self.stored = self._read_stored()
             self._refuse_elsewhere((self.stored or {}).get(REGION))
-        self.values = _merged(self._id, self.stored, self._given)
-        failures: dict[str, str] = unknown_properties(self._given)
+        self.values = deployed_values(self._id, self.stored or {}, self._given)
+        failures: dict[str, str] = unknown_names(self._given, INSTANCE_PROPERTIES_BY_NAME)
         for check in (self._check_fixed, self._check_settings):
             try:
                 check()
@@ -277,7 +271,9 @@ class _Parts:
         self.packages = packages_of(self.settings, folder, self._machine.endpoint)
         if self.packages is not None:
             self.values = {**self.values, PACKAGES: self.packages.url}
-            self.settings = DeploymentSettings.of(self.values, account=account, region=region)
+            settings = DeploymentSettings.of(self.values, account=account, region=region)
+            # Jobs look there as soon as it is set, so it is set when the packages are there.
+            self.settings = replace(settings, written_later=frozenset({PACKAGES}))
 
     def checks_in_aws(self) -> Mapping[str, Check]:
         """Return the checks that ask AWS, as far as it is known what to ask."""
@@ -353,27 +349,6 @@ class _Parts:
         )
 
 
-def unknown_properties(given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return a failure for each property to be set that there is not, with the nearest name."""
-    failures = {}
-    for name, text in given.items():
-        if text is None or is_known(name, INSTANCE_PROPERTIES_BY_NAME):
-            continue
-        near = get_close_matches(name, INSTANCE_PROPERTIES_BY_NAME, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        failures[name] = f"{name} is no property of an instance.{hint}"
-    return failures
-
-
-def _merged(
-    instance_id: str, stored: Mapping[str, str] | None, given: Mapping[str, str | None]
-) -> dict[str, str]:
-    """Return the properties with what is given, the version, and what becomes of the data."""
-    set_now = {VERSION: version("sleeper-store"), **given}
-    merged = {RETAIN: "true", **(stored or {}), **set_now, "sleeper.id": instance_id}
-    return {name: text for name, text in merged.items() if text is not None}
-
-
 def policies_for(
     instance_id: str, given: Mapping[str, str | None], account: str | None, region: str | None
 ) -> dict[str, dict[str, Any]]:
@@ -399,7 +374,7 @@ def policies_for(
     if not account:
         identity = aws_identity(region)
         account = identity.account
-    if failures := unknown_properties(given):
+    if failures := unknown_names(given, INSTANCE_PROPERTIES_BY_NAME):
         raise PropertiesInvalid(failures)
     values = _ANY_NETWORK | {name: text for name, text in given.items() if text is not None}
     settings = DeploymentSettings.of(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.deploy.flow.deployed_stacks import DeployedStacks
+from sleeper.deploy.names import RETAIN
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.instance.destroy import Removal
 from sleeper.instance.pause import PauseSwitch
@@ -16,9 +17,6 @@ from sleeper.ports.objects import Belonging
 from sleeper.storage.aws.clients import aws_client, aws_failure, error_code, vendor_errors
 
 logger = logging.getLogger(__name__)
-
-RETAIN: Final = "sleeper.retain.infra.after.destroy"
-"""The property that keeps buckets and tables when an instance is destroyed."""
 
 _DATA: Final = ("AWS::S3::Bucket", "AWS::DynamoDB::Table")
 _CLUSTER: Final = "AWS::ECS::Cluster"

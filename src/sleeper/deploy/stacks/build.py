@@ -1,4 +1,4 @@
-"""Builds the app of the CDK from all stacks, and writes its templates."""
+"""Builds all stacks of a deployment, in any app of the CDK, and writes templates of our own app."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import App, Stack
+from aws_cdk import App, LegacyStackSynthesizer, Stack
+from constructs import Construct
 
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks import jobs, tables
@@ -20,6 +21,7 @@ from sleeper.deploy.stacks.instance import (
 )
 from sleeper.deploy.stacks.jobs import add_committer_stack
 from sleeper.deploy.stacks.parts import AddStack
+from sleeper.deploy.stacks.properties import add_properties_stack
 from sleeper.deploy.stacks.watching import add_alarms_stack, add_dashboard_stack
 from sleeper.deploy.stacks.workers import add_workers_stack
 from sleeper.model.jobs.kinds import TASK_KINDS
@@ -39,26 +41,40 @@ OPTIONAL: Final[Mapping[StackName, AddStack]] = {
 _CONTEXT: Final = {"aws:cdk:enable-path-metadata": False, "aws:cdk:version-reporting": False}
 
 
-def build(settings: DeploymentSettings, app: App) -> tuple[Stack, ...]:
-    """Add all stacks of a deployment to an app; return them, each after those that it needs."""
-    made = [add(app, settings) for add in (add_instance_stack, add_queues_stack)]
-    others = [add(app, settings) for add in (add_policies_stack, add_committer_stack)]
+def build(settings: DeploymentSettings, scope: Construct) -> tuple[Stack, ...]:
+    """Add all stacks of a deployment; return them, each after those that it needs.
+
+    Args:
+        settings: The settings of the deployment.
+        scope: Where: an app or a stage gets stacks of their own, in a stack they are nested.
+    """
+    made = [add(scope, settings) for add in (add_instance_stack, add_queues_stack)]
+    properties = add_properties_stack(scope, settings)
+    others = [add(scope, settings) for add in (add_policies_stack, add_committer_stack)]
     if settings.has_tasks:
-        others.append(add_workers_stack(app, settings))
-    others += [OPTIONAL[each](app, settings) for each in settings.stacks]
-    others.append(add_alarms_stack(app, settings))
+        others.append(add_workers_stack(scope, settings))
+    others += [OPTIONAL[each](scope, settings) for each in settings.stacks]
+    others.append(add_alarms_stack(scope, settings))
     by_kind = {each.node.id: each for each in others}
     on_fargate = [each.stack for each in TASK_KINDS]
+    for each in made:
+        properties.add_stack_dependency(each)
     for kind, stack in by_kind.items():
-        needed = [*made, *([by_kind[StackName.WORKERS]] if kind in on_fargate else [])]
+        # What begins to run finds an instance.
+        needed = [*made, properties, *([by_kind[StackName.WORKERS]] if kind in on_fargate else [])]
         for each in needed:
             stack.add_stack_dependency(each)
-    return (*made, *others)
+    return (*made, properties, *others)
 
 
 def synthesise_stacks(settings: DeploymentSettings, folder: Path) -> Assembly:
     """Write the templates of all stacks of a deployment to a folder."""
-    app = App(outdir=str(folder), analytics_reporting=False, context=_CONTEXT)
+    app = App(
+        outdir=str(folder),
+        analytics_reporting=False,
+        context=_CONTEXT,
+        default_stack_synthesizer=LegacyStackSynthesizer(),  # needs no bootstrap of the account
+    )
     stacks = build(settings, app)
     app.synth()
     return Assembly(

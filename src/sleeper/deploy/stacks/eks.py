@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from aws_cdk import App, Fn, Stack
+from aws_cdk import Fn, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as steps
+from constructs import Construct
 
 from sleeper.deploy.grants import Grant
 from sleeper.deploy.platforms import state_machine_arn
@@ -162,9 +163,9 @@ _NAMESPACE: Final = "sleeper.bulk.import.eks.k8s.namespace"
 _DNS: Final = "kube-system"
 
 
-def add_eks_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_eks_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add the stack. The cluster costs all the time; pods only while a job runs."""
-    stack = new_stack(app, settings, EKS.stack, "bulk imports on EKS")
+    stack = new_stack(scope, settings, EKS.stack, "bulk imports on EKS")
     names, namespace = settings.names, settings.properties.text(_NAMESPACE) or "default"
     cluster = _add_cluster(stack, settings)
     _add_fargate(stack, settings, cluster, namespace)

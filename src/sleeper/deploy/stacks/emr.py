@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from aws_cdk import App, CfnTag, RemovalPolicy, Stack
+from aws_cdk import CfnTag, RemovalPolicy, Stack
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_emrserverless as serverless
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from constructs import Construct
 
 from sleeper.deploy.grants import Grant
-from sleeper.deploy.platforms import machine_role, service_role
+from sleeper.deploy.platforms import APPLICATION_ID, machine_role, service_role
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.bulk_import import add_starter, job_grants, pass_roles
 from sleeper.deploy.stacks.failures import add_failure_rule
 from sleeper.deploy.stacks.network import add_closed_group
 from sleeper.deploy.stacks.parts import add_role, new_stack
+from sleeper.deploy.stacks.properties import add_properties
 from sleeper.model.jobs.platforms import EMR, EMR_SERVERLESS, PERSISTENT_EMR, Platform
 from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.spark.submit.emr import FOR_MANAGED_POLICIES, machine_types
@@ -150,9 +152,9 @@ def _resource(stack: Stack, name: str) -> Any:
 _CORE_MAX: Final = 3  # machines that have HDFS, which scaling leaves alone; the rest are tasks'
 
 
-def add_emr_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_emr_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add EmrBulkImportStack: no cluster, but what is needed to make one for each job."""
-    stack = new_stack(app, settings, EMR.stack, "bulk imports on clusters of EMR")
+    stack = new_stack(scope, settings, EMR.stack, "bulk imports on clusters of EMR")
     add_emr_access(stack, settings, EMR)
     tag, value = FOR_MANAGED_POLICIES.values()
     tagged = {"StringEquals": {f"{_SERVICE}:RequestTag/{tag}": value}}
@@ -171,10 +173,10 @@ def add_emr_stack(app: App, settings: DeploymentSettings) -> Stack:
     return stack
 
 
-def add_persistent_emr_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_persistent_emr_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add PersistentEmrBulkImportStack: a cluster that runs, and costs, all the time."""
     description = "bulk imports on a cluster of EMR that is kept"
-    stack = new_stack(app, settings, PERSISTENT_EMR.stack, description)
+    stack = new_stack(scope, settings, PERSISTENT_EMR.stack, description)
     add_emr_access(stack, settings, PERSISTENT_EMR)
     cluster = _add_cluster(stack, settings)
     for each in ("encryption", "profile"):
@@ -289,9 +291,9 @@ def _disks(settings: DeploymentSettings) -> Any:
 _SERVERLESS: Final = "emr-serverless"
 
 
-def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_serverless_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add the stack. By default nothing runs, and costs, while there is no job."""
-    stack = new_stack(app, settings, EMR_SERVERLESS.stack, "bulk imports on EMR Serverless")
+    stack = new_stack(scope, settings, EMR_SERVERLESS.stack, "bulk imports on EMR Serverless")
     clusters, names = settings.properties.clusters, settings.names
     application = serverless.CfnApplication(
         stack,
@@ -323,6 +325,7 @@ def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
         facts={"run": "$.detail.jobRunId", "state": "$.detail.state"},
     )
     add_role(stack, names.named(EMR_SERVERLESS.resource), _SERVERLESS, job_grants(settings))
+    add_properties(stack, settings, {APPLICATION_ID: application.ref})
     runs = Grant((f"{_SERVERLESS}:StartJobRun",), (application.attr_arn,))
     add_starter(
         stack,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from aws_cdk import App, Stack
+from dataclasses import dataclass
+
+from aws_cdk import Stack
+from constructs import Construct
 
 from sleeper.deploy import grants
+from sleeper.deploy.grants import Grant
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts import add_bucket, add_policy, add_queue, add_table, new_stack
 from sleeper.model.jobs.kinds import ANSWERS, JobKind, QueueName, Senders, queues_from
@@ -13,9 +17,9 @@ from sleeper.storage.aws.deployment.keeping import Keeping
 from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 
 
-def add_instance_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_instance_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add the stack of buckets and tables."""
-    stack = new_stack(app, settings, StackName.INSTANCE, "buckets, and tables in DynamoDB")
+    stack = new_stack(scope, settings, StackName.INSTANCE, "buckets, and tables in DynamoDB")
     retain, names = settings.properties.cloud.retains_data, settings.names
     keeping = Keeping.of(settings.properties.cloud)
     for bucket in names.buckets.buckets:
@@ -38,9 +42,9 @@ def add_instance_stack(app: App, settings: DeploymentSettings) -> Stack:
     return stack
 
 
-def add_queues_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_queues_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add the stack of queues."""
-    stack = new_stack(app, settings, StackName.QUEUES, "queues of jobs, and of dead letters")
+    stack = new_stack(scope, settings, StackName.QUEUES, "queues of jobs, and of dead letters")
     names = settings.names
     for queue in QueueName:
         add_queue(stack, names.queues(queue), settings.queue(queue))
@@ -59,48 +63,66 @@ def _expiry_days(settings: DeploymentSettings, bucket: str) -> int | None:
 # The stack of policies that a user can attach to roles of people and programs.
 
 
-def add_policies_stack(app: App, settings: DeploymentSettings) -> Stack:
-    """Add the stack of policies."""
-    stack = new_stack(app, settings, StackName.POLICIES, "policies for users of the instance")
+@dataclass(frozen=True, slots=True)
+class UserPolicy:
+    """A policy for users.
+
+    Attributes:
+        name: Its name, after the instance's prefix.
+        description: What it allows.
+        grants: The same in detail.
+    """
+
+    name: str
+    description: str
+    grants: tuple[Grant, ...]
+
+
+def user_policies(settings: DeploymentSettings) -> tuple[UserPolicy, ...]:
+    """Return the policies for users of an instance."""
     names, buckets = settings.names, settings.names.buckets
-    add_policy(
-        stack,
-        names.named(Senders.INGEST),
-        "Submits ingest jobs, bulk imports and files of the batcher, and sees what becomes of them",
-        (
-            *grants.read_states(names),
-            *grants.read_sources(names, settings.properties.cloud.source_buckets or ()),
-            *grants.send(names, *queues_from(Senders.INGEST)),
-            *grants.track(names, JobKind.INGEST),
+    return (
+        UserPolicy(
+            Senders.INGEST,
+            "Submits ingest jobs, bulk imports and files of the batcher, and sees what becomes of "
+            "them",
+            (
+                *grants.read_states(names),
+                *grants.read_sources(names, settings.properties.cloud.source_buckets or ()),
+                *grants.send(names, *queues_from(Senders.INGEST)),
+                *grants.track(names, JobKind.INGEST),
+            ),
+        ),
+        UserPolicy("ingest-direct", "Writes rows to tables", grants.write_tables(names)),
+        UserPolicy(
+            Senders.QUERY,
+            "Reads rows of tables, by itself and by queries and exports that are sent to queues",
+            (
+                *grants.read_tables(names),
+                *grants.send(names, *queues_from(Senders.QUERY)),
+                *grants.track(names, *ANSWERS),
+                *grants.read_bucket(
+                    names, buckets.query_results_bucket, buckets.bulk_export_bucket
+                ),
+            ),
+        ),
+        UserPolicy(
+            "admin",
+            "Does all that can be done with the instance, but making and deleting its resources",
+            (
+                *grants.write_bucket(names, *buckets.buckets),
+                *grants.delete_versions(names, *buckets.buckets),  # for purges
+                *grants.write_items(names, *ALL_TABLES),
+                *grants.administer_queues(names),
+                *grants.call_functions(names),
+            ),
         ),
     )
-    add_policy(
-        stack,
-        names.named("ingest-direct"),
-        "Writes rows to tables",
-        grants.write_tables(names),
-    )
-    add_policy(
-        stack,
-        names.named(Senders.QUERY),
-        "Reads rows of tables, by itself and by queries and exports that are sent to queues",
-        (
-            *grants.read_tables(names),
-            *grants.send(names, *queues_from(Senders.QUERY)),
-            *grants.track(names, *ANSWERS),
-            *grants.read_bucket(names, buckets.query_results_bucket, buckets.bulk_export_bucket),
-        ),
-    )
-    add_policy(
-        stack,
-        names.named("admin"),
-        "Does all that can be done with the instance, but making and deleting its resources",
-        (
-            *grants.write_bucket(names, *buckets.buckets),
-            *grants.delete_versions(names, *buckets.buckets),  # for purges
-            *grants.write_items(names, *ALL_TABLES),
-            *grants.administer_queues(names),
-            *grants.call_functions(names),
-        ),
-    )
+
+
+def add_policies_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
+    """Add the stack of policies."""
+    stack = new_stack(scope, settings, StackName.POLICIES, "policies for users of the instance")
+    for each in user_policies(settings):
+        add_policy(stack, settings.names.named(each.name), each.description, each.grants)
     return stack

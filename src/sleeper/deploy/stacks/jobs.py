@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from aws_cdk import App, Stack
+from aws_cdk import Stack
+from constructs import Construct
 
 from sleeper.deploy import grants
 from sleeper.deploy.grants import Grant
@@ -37,7 +38,7 @@ BATCH_CREATOR: Final = "batcher-create-jobs"
 """The function that makes jobs of submitted files."""
 
 
-def add_ingest_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_ingest_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add IngestStack: workers on Fargate run ingest jobs."""
     names, properties = settings.names, settings.properties
     allowed = (
@@ -47,12 +48,12 @@ def add_ingest_stack(app: App, settings: DeploymentSettings) -> Stack:
         *grants.consume(names, QueueName.INGEST),
         *grants.send(names, QueueName.COMMIT),
     )
-    return _add_task_stack(app, settings, kind_of("ingest"), "runs ingest jobs", allowed)
+    return _add_task_stack(scope, settings, kind_of("ingest"), "runs ingest jobs", allowed)
 
 
-def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_batcher_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add IngestBatcherStack: files that are submitted become jobs of a sensible size."""
-    stack = new_stack(app, settings, StackName.BATCHER, "makes jobs of submitted files")
+    stack = new_stack(scope, settings, StackName.BATCHER, "makes jobs of submitted files")
     names, properties = settings.names, settings.properties
     lambdas = properties.lambdas
     submitter = FunctionSpec(
@@ -105,9 +106,9 @@ def add_batcher_stack(app: App, settings: DeploymentSettings) -> Stack:
     return stack
 
 
-def add_query_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_query_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add QueryStack: a function runs queries."""
-    stack = new_stack(app, settings, StackName.QUERY, "runs queries of the queue")
+    stack = new_stack(scope, settings, StackName.QUERY, "runs queries of the queue")
     names, lambdas = settings.names, settings.properties.lambdas
     query = FunctionSpec(
         name=_function("query"),
@@ -128,7 +129,7 @@ def add_query_stack(app: App, settings: DeploymentSettings) -> Stack:
     return stack
 
 
-def add_export_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_export_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add BulkExportStack: workers on Fargate write the rows of tables to files."""
     names = settings.names
     allowed = (
@@ -137,10 +138,10 @@ def add_export_stack(app: App, settings: DeploymentSettings) -> Stack:
         *grants.write_bucket(names, names.buckets.bulk_export_bucket),
         *grants.consume(names, QueueName.EXPORT),
     )
-    return _add_task_stack(app, settings, kind_of("export"), "runs exports of the queue", allowed)
+    return _add_task_stack(scope, settings, kind_of("export"), "runs exports of the queue", allowed)
 
 
-def add_compaction_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_compaction_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add CompactionStack: workers on Fargate plan, run and commit compactions."""
     allowed = (
         *grants.write_tables(settings.names),
@@ -148,12 +149,12 @@ def add_compaction_stack(app: App, settings: DeploymentSettings) -> Stack:
         *grants.send(settings.names, QueueName.COMMIT),
     )
     description = "compacts the files of tables"
-    return _add_task_stack(app, settings, kind_of(COMPACTION), description, allowed)
+    return _add_task_stack(scope, settings, kind_of(COMPACTION), description, allowed)
 
 
-def add_committer_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_committer_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add StateStoreCommitterStack. Requests of one table are committed in order."""
-    stack = new_stack(app, settings, StackName.COMMITTER, "commits what workers ask it to")
+    stack = new_stack(scope, settings, StackName.COMMITTER, "commits what workers ask it to")
     names, lambdas = settings.names, settings.properties.lambdas
     reserved, at_once = settings.at_once(lambdas.committer_reserved, lambdas.committer_max)
     committer = FunctionSpec(
@@ -182,7 +183,7 @@ def add_committer_stack(app: App, settings: DeploymentSettings) -> Stack:
 
 
 def _add_task_stack(
-    app: App,
+    scope: Construct,
     settings: DeploymentSettings,
     kind: KindSpec,
     description: str,
@@ -191,14 +192,14 @@ def _add_task_stack(
     """Add the stack of a kind whose workers run on Fargate.
 
     Args:
-        app: The app.
+        scope: Where.
         settings: The settings of the deployment.
         kind: The kind.
         description: What the stack does.
         allowed: What a worker may do.
     """
     assert kind.stack is not None, "a kind on Fargate has a stack"
-    stack = new_stack(app, settings, kind.stack, description)
+    stack = new_stack(scope, settings, kind.stack, description)
     add_workers(stack, settings, kind, allowed)
     return stack
 

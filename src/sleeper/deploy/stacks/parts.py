@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aws_cdk import (
-    App,
+    CfnStack,
     Duration,
     Environment,
-    LegacyStackSynthesizer,
+    NestedStack,
     PermissionsBoundary,
     RemovalPolicy,
     Stack,
@@ -25,6 +25,7 @@ from aws_cdk import aws_lambda as functions
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
+from constructs import Construct
 
 from sleeper.deploy.grants import Grant, use_key
 from sleeper.deploy.settings import DeploymentSettings
@@ -37,8 +38,8 @@ from sleeper.storage.aws.dynamo_tables import DynamoTable, Keys
 from sleeper.storage.aws.jobs.sqs_calls import RETENTION_S, SqsNames
 from sleeper.storage.aws.jobs.sqs_messages import whole_seconds
 
-AddStack = Callable[[App, DeploymentSettings], Stack]
-"""Adds a stack to an app."""
+AddStack = Callable[[Construct, DeploymentSettings], Stack]
+"""Adds a stack to an app, or to a construct in one."""
 
 _KEY: Final = "sleeper.kms.key.arn"
 _ACCESS_LOGS: Final = "sleeper.access.logs.bucket"
@@ -48,39 +49,58 @@ _OWNED: Final = ("AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::SQS::Queue")
 """Types of resources whose tag says that they are the instance's, as `sleeper init` tags them."""
 
 
-def new_stack(app: App, settings: DeploymentSettings, kind: StackName, description: str) -> Stack:
-    """Add an empty stack to an app.
+def new_stack(
+    scope: Construct, settings: DeploymentSettings, kind: StackName, description: str
+) -> Stack:
+    """Add an empty stack: one of its own, or one that is nested in the stack of its scope.
 
-    AWS gives the tags of a stack to all of its resources. A stack needs no bootstrap of the
-    account, and cannot have assets: its images are in ECR, and its
-    template is short enough to be sent as it is.
+    AWS gives the tags of a stack to all of its resources. A stack has no assets: its images are in
+    ECR, and its template is short enough to be sent as it is.
 
     Args:
-        app: The app.
+        scope: Where.
         settings: The settings of the deployment.
         kind: What it is.
         description: What it has, in a sentence.
     """
     names, cloud = settings.names, settings.properties.cloud
-    boundary = cloud.boundary and PermissionsBoundary.from_arn(cloud.boundary)
-    stack = Stack(
-        app,
-        str(kind),
-        stack_name=names.stack(kind),
-        description=f"Sleeper instance {names.instance_id}: {description}",
-        env=Environment(account=names.account, region=names.region),
-        synthesizer=LegacyStackSynthesizer(),
-        permissions_boundary=boundary,
-        tags={
-            **settings.tags(),
-            cloud.stack_tag: names.stack(kind),
-            OWNER_TAG: owner_tag_value(names.url),  # by which a deployment knows its stacks
-        },
-    )
+    told = f"Sleeper instance {names.instance_id}: {description}"
+    tags = {
+        **settings.tags(),
+        cloud.stack_tag: names.stack(kind),
+        OWNER_TAG: owner_tag_value(names.url),  # by which a deployment knows its stacks
+    }
+    if any(Stack.is_stack(each) for each in scope.node.scopes):
+        stack: Stack = _nested_stack(scope, str(kind), told, tags, cloud.boundary)
+    else:
+        stack = Stack(
+            scope,
+            str(kind),
+            stack_name=names.stack(kind),
+            description=told,
+            env=Environment(account=names.account, region=names.region),
+            permissions_boundary=cloud.boundary and PermissionsBoundary.from_arn(cloud.boundary),
+            tags=tags,
+        )
     for name, value in ((_KEY, cloud.key_arn), (_ACCESS_LOGS, cloud.access_logs_bucket)):
         if value is not None:
             stack.node.set_context(name, value)
     Tags.of(stack).add(OWNER_TAG, owner_tag_value(names.url), include_resource_types=list(_OWNED))
+    return stack
+
+
+def _nested_stack(
+    scope: Construct, kind: str, description: str, tags: Mapping[str, str], boundary: str | None
+) -> NestedStack:
+    """Add a stack that is a resource of another one, which has its tags."""
+    stack = NestedStack(scope, kind, description=description)
+    resource = stack.nested_stack_resource
+    assert isinstance(resource, CfnStack)
+    for name, value in tags.items():
+        resource.tags.set_tag(name, value)
+    if boundary is not None:
+        policy = iam.ManagedPolicy.from_managed_policy_arn(stack, "boundary", boundary)
+        iam.PermissionsBoundary.of(stack).apply(policy)
     return stack
 
 
@@ -102,7 +122,12 @@ def _key(stack: Stack, name: str) -> kms.IKey | None:
 
 def with_key(stack: Stack, grants: Iterable[Grant]) -> list[Grant]:
     """Return grants with the use of the user's key, where they are on what it encrypts."""
-    given, arn = [*grants], key_arn(stack)
+    return use_users_key(grants, key_arn(stack))
+
+
+def use_users_key(grants: Iterable[Grant], arn: str | None) -> list[Grant]:
+    """Return grants with the use of a key, where they are on what it encrypts; None for no key."""
+    given = [*grants]
     return given if arn is None else [*given, *use_key(given, arn)]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import App, Stack
+from aws_cdk import Stack
+from constructs import Construct
 
 from sleeper.deploy.grants import (
     Grant,
@@ -110,9 +111,9 @@ def _add_operation(
     )
 
 
-def add_garbage_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_garbage_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add GarbageCollectorStack: garbage is collected, and once a day orphans are swept."""
-    stack = new_stack(app, settings, StackName.GARBAGE, "collects garbage of tables")
+    stack = new_stack(scope, settings, StackName.GARBAGE, "collects garbage of tables")
     lambdas = settings.properties.lambdas
     reserved, at_once = settings.at_once(lambdas.gc_reserved, lambdas.gc_max)
     spec = OperationSpec(
@@ -128,9 +129,9 @@ def add_garbage_stack(app: App, settings: DeploymentSettings) -> Stack:
     return stack
 
 
-def add_splitting_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_splitting_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add PartitionSplittingStack: large leaf partitions are split, and small ones merged."""
-    stack = new_stack(app, settings, StackName.SPLITTING, "splits partitions of tables")
+    stack = new_stack(scope, settings, StackName.SPLITTING, "splits partitions of tables")
     lambdas = settings.properties.lambdas
     reserved, at_once = settings.at_once(lambdas.splitting_reserved, lambdas.splitting_max)
     spec = OperationSpec(
@@ -146,12 +147,12 @@ def add_splitting_stack(app: App, settings: DeploymentSettings) -> Stack:
     return stack
 
 
-def add_metrics_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_metrics_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add TableMetricsStack: rows, files and partitions of each table, as metrics of CloudWatch.
 
     The function prints them in CloudWatch's embedded format, so it needs no permission for that.
     """
-    stack = new_stack(app, settings, StackName.METRICS, "measures tables")
+    stack = new_stack(scope, settings, StackName.METRICS, "measures tables")
     lambdas = settings.properties.lambdas
     reserved, at_once = settings.at_once(lambdas.metrics_reserved, lambdas.metrics_max)
     spec = OperationSpec(

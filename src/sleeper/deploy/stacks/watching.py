@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from aws_cdk import App, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
+from constructs import Construct
 
 from sleeper.deploy.grants import Grant
 from sleeper.deploy.names import TABLE_OPERATIONS, OperationNames
@@ -85,13 +86,13 @@ _WATCHER_MB: Final = 512
 _DAY_S: Final = 86_400
 
 
-def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_alarms_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add AlarmsStack. All is sent to one topic, and by it to `sleeper.errors.email`.
 
     What each alarm and rule means, and what to do, is in docs/operating/alarms.md.
     """
     stack = new_stack(
-        app, settings, StackName.ALARMS, "alarms of dead letters, delays and failures"
+        scope, settings, StackName.ALARMS, "alarms of dead letters, delays and failures"
     )
     cloud = settings.properties.cloud
     topic = _add_topic(stack, settings)
@@ -469,10 +470,10 @@ _METRICS: Final = (
 )
 
 
-def add_dashboard_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_dashboard_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add DashboardStack: queues, dead letters, functions and tables, over time."""
     stack = new_stack(
-        app, settings, StackName.DASHBOARD, "a dashboard of queues, functions and tables"
+        scope, settings, StackName.DASHBOARD, "a dashboard of queues, functions and tables"
     )
     cloudwatch.CfnDashboard(
         stack,

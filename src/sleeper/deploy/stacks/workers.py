@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from aws_cdk import App, Stack
+from aws_cdk import Stack
 from aws_cdk import aws_ecs as ecs
+from constructs import Construct
 
 from sleeper.deploy import grants
 from sleeper.deploy.grants import Grant
@@ -143,10 +144,10 @@ def _pull_image(settings: DeploymentSettings) -> tuple[Grant, ...]:
     )
 
 
-def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
+def add_workers_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
     """Add WorkersStack. No task runs before there is something to do."""
     stack = new_stack(
-        app, settings, StackName.WORKERS, "starts workers on Fargate while they are needed"
+        scope, settings, StackName.WORKERS, "starts workers on Fargate while they are needed"
     )
     names, properties = settings.names, settings.properties
     cluster = ecs.CfnCluster(

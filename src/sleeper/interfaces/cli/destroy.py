@@ -85,7 +85,7 @@ def _deployed(url: str, data: Removal | None) -> tuple[DeployedRemoval, Deployed
 
 
 def _destroy_deployed(found: DeployedRemoval, stacks: DeployedStacks, *, yes: bool) -> None:
-    from sleeper.deploy.flow.removal import RETAIN
+    from sleeper.deploy.names import RETAIN
     from sleeper.storage.aws.deployment.names import instance_id_of
 
     for name in found.stacks:

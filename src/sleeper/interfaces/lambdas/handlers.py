@@ -14,6 +14,7 @@ in a process. Those that get messages answer `batchItemFailures`: their event so
 | `trigger_tables` | a schedule for each operation | `SLEEPER_TABLES_QUEUE_URL` |
 | `run_tables` | the FIFO queue of operations, one message a call | |
 | `start_workers` | a schedule, each minute | below |
+| `write_properties` | CloudFormation, for stacks with properties of the instance | |
 | `watch_queues` | each `sleeper.alarms.look.period.minutes` | `SLEEPER_QUEUES_URL` and others |
 
 `start_workers` needs `SLEEPER_CLUSTER`, `SLEEPER_SUBNETS` (with commas between them) and for each
@@ -30,7 +31,8 @@ It may have:
 
 Beside what its jobs need a role must allow: to open the instance, and to read the tables of states
 (`dynamodb:BatchGetItem`, `Query`) and to write `services/notes/*` in the bucket of properties, for
-`trigger_tables` and `start_workers`; `sqs:SendMessage` for `trigger_tables`;
+`trigger_tables` and `start_workers`; `sqs:SendMessage` for `trigger_tables`; `s3:PutObject` on
+`instance.properties` and `properties/*` of the bucket of properties for `write_properties`;
 `ecs:ListTasks`, `ecs:DescribeTasks`, `ecs:RunTask` and `iam:PassRole` for `start_workers`;
 `sqs:SendMessage` to the queue and its dead letters, `sqs:ChangeMessageVisibility`,
 `sqs:GetQueueUrl` and `sqs:ListQueueTags` for those that get messages of jobs.
@@ -45,24 +47,37 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from sleeper.errors import BadRequest
-from sleeper.instance.instance import current_time, process_environment
+from sleeper.errors import BadRequest, CommitUnknown, SleeperError, StorageFailed
+from sleeper.instance.instance import (
+    between_attempts,
+    current_time,
+    process_environment,
+    write_deployed_properties,
+)
 from sleeper.interfaces.lambdas.messages import (
     Answer,
     run_jobs,
     run_operations,
     tables_sender,
 )
-from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed, warm_instance
+from sleeper.interfaces.lambdas.warm_instance import (
+    URL,
+    LambdaContext,
+    TimeLimit,
+    needed,
+    warm_instance,
+)
 from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
 from sleeper.model.jobs.kinds import BULK_IMPORT_QUEUES, QueueName
 from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.deployment.stack_requests import StackRequest
 from sleeper.storage.aws.jobs.queue_source import QueueSource
 from sleeper.storage.aws.jobs.queue_watch import QueueWatch, count_tasks, raise_failures
 from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.scheduled_operations import ask_for_operation, checked_operation
 
 _QUEUE: Final = "SLEEPER_QUEUE"
+_AGAIN_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -172,6 +187,47 @@ def start_workers(event: Event, context: LambdaContext) -> dict[str, int]:
     """
     limits = worker_limits(event, process_environment(), warm_instance().properties)
     return warm_starts(warm_instance, process_environment()).look(limits)
+
+
+def write_properties(event: Event, context: LambdaContext) -> None:
+    """Write the properties that a template has for the instance, and answer CloudFormation.
+
+    When a stack is made, the properties of its template make the instance, or are set; when it is
+    changed, those are set that the template has changed. When it is deleted, properties stay: they
+    are with the data. What goes wrong is the stack's failure, with the reason.
+
+    Raises:
+        BadRequest: somebody else has called, who waits for no answer.
+        StorageFailed: CloudFormation did not take the answer.
+    """
+    request = StackRequest.of(event)
+    request.answer(_write_properties(request, TimeLimit(context)), pause=between_attempts)
+
+
+def _write_properties(request: StackRequest, limit: TimeLimit) -> str | None:
+    """Do what CloudFormation asks for; return why it failed, or None."""
+    try:
+        if request.kind != "Delete":
+            _write_in_time(request, limit)
+    except Exception as error:  # noqa: BLE001 - a stack without an answer would stand still
+        _log.error("the properties of the template are not written", exc_info=True)
+        return str(error) if isinstance(error, SleeperError) else f"{type(error).__name__}: {error}"
+    return None
+
+
+def _write_in_time(request: StackRequest, limit: TimeLimit) -> None:
+    """Write the properties; again if that fails, for S3 may not know a new role yet."""
+    url = needed(process_environment(), URL)
+    while True:
+        try:
+            write_deployed_properties(url, request.before, request.after)
+        except (StorageFailed, CommitUnknown) as error:
+            if not limit.may_begin():
+                raise
+            _log.warning("the properties are not written yet: %s", error)
+            limit.wait(_AGAIN_S)
+        else:
+            return
 
 
 def watch_queues(event: Event, context: LambdaContext) -> dict[str, dict[str, float]]:

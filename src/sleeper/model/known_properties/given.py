@@ -73,6 +73,21 @@ def misplaced_names(
     }
 
 
+def unknown_names(given: Mapping[str, str | None], known: Mapping[str, Property]) -> dict[str, str]:
+    """Return a failure for each name that is set and is none of `known`, with the nearest one.
+
+    For where nobody can have an unknown name for a reason: deployments.
+    """
+    failures = {}
+    for name, text in given.items():
+        if text is None or is_known(name, known):
+            continue
+        near = get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        failures[name] = f"{name} is no property of an instance.{hint}"
+    return failures
+
+
 def is_known(name: str, known: Mapping[str, Property]) -> bool:
     """Return whether a name is one of `known`, or in a family that accepts every name."""
     return name in known or (

@@ -75,7 +75,8 @@ class Deployment:
             known.QUERY_TRACKER: prefix + QUERY_STATES.name,
         }
 
-    def defaults(self) -> dict[str, str]:
+    @staticmethod
+    def defaults() -> dict[str, str]:
         """Return the properties that a new instance has, unless it is given others."""
         return dict(_DEFAULTS)
 
