@@ -349,6 +349,19 @@ class _Parts:
         )
 
 
+def account_and_region(account: str | None, region: str | None) -> tuple[str, str]:
+    """Return account and region, those of the environment where they are not given.
+
+    Raises:
+        BadRequest: no region is given, and none is in the environment.
+        StorageFailed: there are no credentials, and no account is given.
+    """
+    region = region or configured_region()
+    if region is None:
+        raise BadRequest(f"{_NO_REGION}; or give --region")
+    return account or aws_identity(region).account, region
+
+
 def policies_for(
     instance_id: str, given: Mapping[str, str | None], account: str | None, region: str | None
 ) -> dict[str, dict[str, Any]]:
@@ -368,12 +381,7 @@ def policies_for(
         MissingExtra: the CDK is not installed.
         StorageFailed: there are no credentials, and no account is given.
     """
-    region = region or configured_region()
-    if region is None:
-        raise BadRequest(f"{_NO_REGION}; or give --region")
-    if not account:
-        identity = aws_identity(region)
-        account = identity.account
+    account, region = account_and_region(account, region)
     if failures := unknown_names(given, INSTANCE_PROPERTIES_BY_NAME):
         raise PropertiesInvalid(failures)
     values = _ANY_NETWORK | {name: text for name, text in given.items() if text is not None}

@@ -23,6 +23,7 @@ from sleeper.deploy.flow.deployment import (
     stored_properties,
 )
 from sleeper.deploy.flow.preparation import Machine, policies_for, prepare
+from sleeper.deploy.flow.templates import STACKS_FILE, write_templates
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import between_attempts, process_environment
 from sleeper.interfaces.cli.completion import complete_instance_settings
@@ -168,6 +169,46 @@ def policy(
     for name, document in policies.items():
         (out / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
         say(f"wrote {out / name}.json")
+
+
+@deploy.command()
+@click.argument("instance_id", metavar="ID")
+@_set_option
+@properties_file_option
+@click.option("--account", metavar="NUMBER", help="The AWS account; else that of the credentials.")
+@click.option("--region", metavar="REGION", help="The region; else that of the environment.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    required=True,
+    help="Where the templates are written.",
+)
+def templates(
+    instance_id: str,
+    *,
+    settings: tuple[str, ...],
+    properties_file: Path | None,
+    account: str | None,
+    region: str | None,
+    out: Path,
+) -> None:
+    """Write the templates of the instance aws://ID, for other programs to deploy.
+
+    CloudFormation and Terraform make an instance of them; stacks.json lists them in
+    their order. Nothing is deployed or checked in AWS; with --account and --region
+    nothing is asked of it.
+
+    \b
+    Example:
+        sleeper deploy templates demo --account 123456789012 --region eu-west-2 \\
+            --properties instance.properties --out templates
+    """
+    given = given_properties(properties_file, settings)
+    given.pop("sleeper.id", None)
+    region = region or ObjectStoreSettings.of(process_environment()).region
+    assembly = write_templates(instance_id, given, account, region, out)
+    say(f"wrote {len(assembly.stacks)} templates and {out / STACKS_FILE}")
 
 
 def _machine() -> Machine:
