@@ -47,8 +47,8 @@ def rows(first: int, last: int, step: int) -> pa.Table:
 def made(instance: sleeper.Instance, name: str, row_count: int, *, format_2: bool) -> Table:
     """A table of four files that lie in each other."""
     table = instance.create_table(name, SCHEMA, row_keys=["id"])
-    if format_2:
-        table.upgrade()
+    if not format_2:
+        table.downgrade()
     for number in range(FILES):
         table.ingest(rows(number, row_count, FILES))
     return table
@@ -107,7 +107,6 @@ def added_column(references: int) -> list[str]:
         make_table(folder, references)
         instance = sleeper.connect(folder)
         table = instance.table("bench")
-        table.upgrade()
         before, opened = stored(folder), opening(folder)
         start, cpu = time.perf_counter(), time.process_time()
         table.alter(add=[pa.field("more", pa.int64())])

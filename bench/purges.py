@@ -36,7 +36,6 @@ def make(folder: Path, row_count: int) -> list[str]:
         row_keys=["email"],
         split_points=keys[row_count // LEAVES :: row_count // LEAVES][: LEAVES - 1],
     )
-    table.upgrade()
     for half in (keys[::2], keys[1::2]):
         numbers = pa.array(range(len(half)), pa.int64())
         texts = pa.array([f"some text of {number % 997}" for number in range(len(half))])

@@ -49,7 +49,6 @@ class Sleeper:
     def make(self, row_count: int) -> None:
         points = [row_count * n // 4 for n in (1, 2, 3)]
         table = self.instance.create_table("t", SCHEMA, row_keys=["id"], split_points=points)
-        table.upgrade()
         for number in range(FILES):
             table.ingest(rows(number, row_count, FILES))
 

@@ -51,7 +51,6 @@ class Sleeper:
     def __init__(self, folder: Path, record_count: int) -> None:
         instance = sleeper.connect(folder / "sleeper", create=True)
         self.table = instance.create_table("t", SCHEMA, row_keys=["key"])
-        self.table.upgrade()
         self.table.ingest(records([*range(record_count)], "a"))
 
     def read(self, key: str) -> int:

@@ -182,10 +182,8 @@ REPARTITION = Operation(
 DELETE = Operation("delete", lambda i: i.delete_table("t"), done=(TableNotFound,), clears_up=True)
 SET = Operation("set", lambda i: i.table("t").set_properties({STRATEGY: "one_reference_per_leaf"}))
 OFFLINE = Operation("offline", lambda i: i.table("t").set_online(online=False))
-UPGRADE = Operation("upgrade", lambda i: i.table("t").upgrade())
-DOWNGRADE = Operation(
-    "downgrade", lambda i: i.table("t").downgrade(), clears_up=True, prepare=UPGRADE.run
-)
+DOWNGRADE = Operation("downgrade", lambda i: i.table("t").downgrade(), clears_up=True)
+UPGRADE = Operation("upgrade", lambda i: i.table("t").upgrade(), prepare=DOWNGRADE.run)
 
 COMPACT = Operation(
     "compact",
@@ -199,18 +197,19 @@ DELETE_WHERE = Operation(
 )
 DELETE_KEYS = Operation(
     "delete-keys",
-    lambda i: i.table("t").delete(keys=[1, 10, 12, 20], job_id="deleted"),
-    prepare=lambda i: (files_on_a_split_partition(i), UPGRADE.run(i)),
+    # Others may have given the table format 1.
+    lambda i: (UPGRADE.run(i), i.table("t").delete(keys=[1, 10, 12, 20], job_id="deleted")),
+    prepare=files_on_a_split_partition,
 )
 UPSERT = Operation(
     "upsert",
     lambda i: i.table("t").upsert(NEW, job_id="upserted"),
     prepare=files_on_a_split_partition,
 )
-UPSERT_FORMAT_2 = Operation(
-    "upsert-format-2",
+UPSERT_FORMAT_1 = Operation(
+    "upsert-format-1",
     lambda i: i.table("t").upsert(NEW, job_id="upserted"),
-    prepare=lambda i: (files_on_a_split_partition(i), UPGRADE.run(i)),
+    prepare=lambda i: (files_on_a_split_partition(i), DOWNGRADE.run(i)),
 )
 PURGE = Operation(
     "purge",
@@ -218,14 +217,8 @@ PURGE = Operation(
     clears_up=True,
     prepare=lambda i: (
         files_on_a_split_partition(i),
-        UPGRADE.run(i),
         i.table("t").delete(keys=[11, 12]),
     ),
-)
-DELETE_KEYS = Operation(
-    "delete-keys",
-    lambda i: (UPGRADE.run(i), i.table("t").delete(keys=[1, 12])),
-    prepare=UPGRADE.run,
 )
 UPGRADE_AND_PURGE = Operation("upgrade-and-purge", lambda i: (UPGRADE.run(i), PURGE.run(i)))
 SPLIT_LARGE = Operation(
@@ -261,11 +254,11 @@ OTHERS = (
     DOWNGRADE,
 )
 UPKEEP = (
-    *(COMPACT, DELETE_WHERE, DELETE_KEYS, UPSERT, UPSERT_FORMAT_2, SPLIT_LARGE),
+    *(COMPACT, DELETE_WHERE, DELETE_KEYS, UPSERT, UPSERT_FORMAT_1, SPLIT_LARGE),
     *(MERGE, COLLECT, SWEEP),
 )
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
-OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP, DELETE_KEYS, UPGRADE_AND_PURGE)
+OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP, UPGRADE_AND_PURGE)
 
 
 # ---------------------------------------------------------------- running and looking
@@ -666,7 +659,7 @@ class Overtaking:
         _, alone = self.alone(self.fast)
         # The slow one may be refused: it planned from what is no longer so. Then it did nothing.
         self.turns.append(("refused", "done", alone))
-        if self.fast == MERGE and self.slow in (COMPACT, DELETE_WHERE, UPSERT, PURGE):
+        if self.fast == MERGE and self.slow in (COMPACT, DELETE_WHERE, UPSERT_FORMAT_1, PURGE):
             # It leaves jobs in peace.
             self.turns.append(("done", "refused", self.alone(self.slow)[1]))
         if RENAME in (self.slow, self.fast):

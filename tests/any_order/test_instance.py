@@ -185,8 +185,8 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         table = self.instances[who].create_table(name, kind.arrow_schema, **arguments)
         model = TableModel(kind, table.table_id, settings=wanted)
         self.tables[name] = model
-        if data.draw(st.booleans(), label="format 2"):
-            table.upgrade()
+        if data.draw(st.booleans(), label="format 1"):
+            table.downgrade()
             model.advance()
         self.handles[who][table.table_id] = table
         self.note("create")

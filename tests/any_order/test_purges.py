@@ -43,7 +43,6 @@ class World:
         self.rows = []
         if drawn.random() < 0.5:
             self.ingest()
-        self.table.upgrade()
 
     def key(self, row):
         return row[: self.wide]

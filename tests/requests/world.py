@@ -77,12 +77,6 @@ def _one_leaf(instance: sleeper.Instance, name: str) -> Table:
     return table
 
 
-def _rows_to_delete(instance: sleeper.Instance, name: str) -> Table:
-    table = _one_leaf(instance, name)
-    table.upgrade()
-    return table
-
-
 def _leaves(instance: sleeper.Instance, name: str) -> Table:
     points = [key(ROWS * n // LEAVES) for n in range(1, LEAVES)]
     table = instance.create_table(name, SCHEMA, row_keys=["key"], split_points=points)
@@ -132,7 +126,7 @@ def _log(instance: sleeper.Instance, name: str) -> Table:
 _MAKERS: Final[dict[str, Callable[[sleeper.Instance, str], Table]]] = {
     "one leaf": _one_leaf,
     "leaf to write": _one_leaf,
-    "rows to delete": _rows_to_delete,
+    "rows to delete": _one_leaf,
     f"{LEAVES} leaves": _leaves,
     "128 row groups": _row_groups,
     f"{FILES} files": _files,

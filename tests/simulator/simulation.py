@@ -153,8 +153,9 @@ def begun(number: int) -> Shared:
     verbs = {name: CARE[name] for name in CARE if name != "tune"}  # each is one more entry to read
     verbs |= {name: CHANGES[name] for name in ("delete many", "delete where")}
     if number // 2 % 2:
-        process.handle.upgrade()
         verbs |= {name: CHANGES[name] for name in ("alter", "delete")}
+    else:
+        process.handle.downgrade()
     for _ in range(number):
         shared.world.now += timedelta(minutes=draw.choice([0, 1, 30]))
         verb = draw.choice([*["ingest"] * 9, *verbs])

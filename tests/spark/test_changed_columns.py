@@ -15,7 +15,6 @@ def table(tmp_path):
     """Two leaves with rows of before a change: `n` becomes `m` and wider, `note` another column."""
     with sleeper.connect(tmp_path / "instance", create=True) as instance:
         made = instance.create_table("t", SCHEMA, row_keys=["id"], split_points=[5])
-        made.upgrade()
         made.ingest([{"n": i, "id": i, "note": f"old {i}"} for i in range(10)])
         yield made
 

@@ -307,7 +307,6 @@ def test_deleted_rows_are_in_no_frame(spark, instance):
     until the files are written anew; either way rows are those of a query.
     """
     table = instance.create_table("t", COUNTS, split_points=["m"])
-    table.upgrade()
     table.ingest([{"id": key, "n": 1} for key in "abcxyz"])
     table.delete(range={"id": ("b", "y")})
 

@@ -145,7 +145,6 @@ def test_spark_reads_what_is_left_after_a_split_and_a_deletion(tmp_path):
     tables = []
     for name in ("delta", "iceberg"):
         table = instance.create_table(name, shown, row_keys=["id"])
-        table.upgrade()
         table.ingest([{"id": n, "n": str(n)} for n in range(1000)])
         table.set_properties({"sleeper.table.partition.splitting.threshold": 100})
         assert table.split_partitions()

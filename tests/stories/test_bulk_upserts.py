@@ -28,8 +28,8 @@ def table(tmp_path, request):
     """A table of one leaf with 2,000 rows; an import divides it into four."""
     instance = sleeper.connect(tmp_path / "instance", create=True)
     made = instance.create_table("t", SCHEMA, row_keys=["k"], properties=LEAVES)
-    if request.param > 1:
-        made.upgrade()
+    if request.param == 1:
+        made.downgrade()
     made.ingest(rows(range(2_000), "old"))
     return made
 

@@ -41,7 +41,6 @@ def instance(tmp_path):
 def table(instance):
     """Rows 0 to 9 in two files of two leaves."""
     table = instance.create_table("t", SCHEMA, row_keys=["id"], split_points=[5])
-    table.upgrade()
     table.ingest(rows(0, 10))
     return table
 
@@ -497,6 +496,7 @@ class TestRefusals:
     def test_a_table_of_format_1_says_how_to_upgrade(self, instance):
         """Its readers would find columns by their names."""
         table = instance.create_table("old", SCHEMA, row_keys=["id"])
+        table.downgrade()
 
         with pytest.raises(BadRequest, match="sleeper table upgrade old"):
             table.alter(drop=["note"])
@@ -516,7 +516,6 @@ class TestRefusals:
             row_keys=["id"],
             properties={"sleeper.table.filters": "ageOff(id,3600000)"},
         )
-        table.upgrade()
         table.alter(drop=["note"])
         table.set_properties({"sleeper.table.filters": None})
         other = instance.create_table(
@@ -525,7 +524,6 @@ class TestRefusals:
             row_keys=["id"],
             properties={"sleeper.table.aggregations": "sum(n)"},
         )
-        other.upgrade()
         other.ingest([{"id": 1, "n": 2}, {"id": 1, "n": 3}])
 
         with pytest.raises(PropertiesInvalid):
@@ -590,7 +588,6 @@ def test_every_reader_agrees_with_a_model(tmp_path_factory, model, data):
     with sleeper.connect(folder / "instance", create=True) as instance:
         points = data.draw(st.sampled_from([[], [20], [20, 40]]))
         table = instance.create_table("t", model.schema(), row_keys=["k"], split_points=points)
-        table.upgrade()
         for _ in range(data.draw(st.integers(2, 7))):
             do = data.draw(
                 st.sampled_from(["ingest", "ingest", "alter", "alter", "compact", "drop"])

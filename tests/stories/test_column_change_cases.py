@@ -200,7 +200,6 @@ def test_every_reader_has_the_rows_of_the_model(instance, served, tmp_path, chan
         sort_keys=model.sort_keys,
         properties=model.properties,
     )
-    table.upgrade()
     table.ingest(pa.Table.from_pylist(model.new_rows(), schema=model.schema))
     then, old_schema, old_rows = table.refresh(), model.schema, model.shown()
 

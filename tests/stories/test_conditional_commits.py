@@ -43,13 +43,13 @@ def instance(tmp_path):
 @pytest.fixture(params=[1, 2], ids=["format 1", "format 2"])
 def table(instance, request):
     """Numbers 0 to 9 in the leaf below 100, and 100 to 109 in the other."""
-    return filled(instance, upgraded=request.param > 1)
+    return filled(instance, is_old=request.param == 1)
 
 
-def filled(instance, name="t", *, upgraded=True, **options):
+def filled(instance, name="t", *, is_old=False, **options):
     made = instance.create_table(name, SCHEMA, row_keys=["k"], split_points=[100], **options)
-    if upgraded:
-        made.upgrade()
+    if is_old:
+        made.downgrade()
     made.ingest(rows([*range(10), *range(100, 110)], "old"))
     return made
 

@@ -52,7 +52,6 @@ def instance(tmp_path):
     """An instance in a folder with a table of four rows in two leaves."""
     with sleeper.connect(tmp_path / "instance", create=True) as opened:
         table = opened.create_table("t", SCHEMA, row_keys=["k"], split_points=["c"])
-        table.upgrade()
         table.ingest(rows())
         yield opened
 
@@ -321,7 +320,6 @@ def test_whatever_keeps_the_state(tmp_path, dynamo_environment, store):
             split_points=["c"],
             properties={"sleeper.table.statestore.classname": store},
         )
-        table.upgrade()
         table.ingest(rows())
         for _ in range(2):
             instance.jobs.submit_delete("t", keys=["a"], job_id="keys")

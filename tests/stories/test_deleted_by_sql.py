@@ -31,8 +31,8 @@ def instance(tmp_path):
 def table(instance, request):
     """Numbers 0 to 9 in two leaves; every third has no name."""
     table = instance.create_table("my table", SCHEMA, row_keys=["id"], split_points=[5])
-    if request.param > 1:
-        table.upgrade()
+    if request.param == 1:
+        table.downgrade()
     table.ingest([{"id": i, "n": i % 4, "name": None if i % 3 else f"n{i}"} for i in range(10)])
     return table
 
@@ -129,7 +129,6 @@ class TestByKeys:
         table = instance.create_table(
             "towns", self.TOWNS, row_keys=["land", "town"], split_points=["D"]
         )
-        table.upgrade()
         names = ["", "Bern", "Bex", "b%", "O'Fallon", "Zürich", "\u00e9\u0000"]
         table.ingest([{"land": a, "town": b, "n": 1} for a in ["CH", "FR", "US"] for b in names])
         return table
@@ -179,7 +178,6 @@ class TestByKeys:
     def test_writes_files_where_readers_cannot_be_told_more(self, instance):
         """Given more than 1,000 keys, or a table without room for so many, all of them go."""
         table = instance.create_table("t", SCHEMA, row_keys=["id"])
-        table.upgrade()
         table.ingest({"id": range(0, 6_000, 2), "n": range(3_000), "name": ["x"] * 3_000})
         files = table.references()
 
@@ -195,7 +193,6 @@ class TestByKeys:
     def test_a_leaf_without_files_gets_no_entry(self, instance):
         """Given no file that could have such rows, nothing is committed, and none went."""
         table = instance.create_table("t", SCHEMA, row_keys=["id"], split_points=[5])
-        table.upgrade()
         table.ingest([{"id": 7, "n": 0, "name": None}])
         table.sql("DELETE FROM t WHERE id = 8")
         before = table.refresh()
@@ -235,7 +232,6 @@ class TestByKeys:
         schema = pa.schema([("id", pa.string()), number])
         sums = {"sleeper.table.aggregations": "sum(n)"}
         table = instance.create_table("sums", schema, row_keys=["id"], properties=sums)
-        table.upgrade()
         for _ in range(2):
             table.ingest([{"id": "a", "n": 1}, {"id": "b", "n": 1}])
 

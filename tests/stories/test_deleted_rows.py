@@ -22,7 +22,6 @@ def table(tmp_path):
     table = instance.create_table(
         "t", SCHEMA, row_keys=["id"], sort_keys=["day"], split_points=[100]
     )
-    table.upgrade()
     for day in (1, 2):
         table.ingest(rows(range(200), day))
     return table
@@ -92,7 +91,6 @@ class TestEveryReader:
         instance = sleeper.connect(tmp_path / "two", create=True)
         schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
         table = instance.create_table("t", schema, row_keys=["a", "b"])
-        table.upgrade()
         everything = [{"a": a, "b": b} for a in ("x", "xy", "y") for b in range(4)]
         table.ingest(everything)
 
@@ -150,7 +148,6 @@ class TestCompaction:
         """
         instance = sleeper.connect(tmp_path / "leaf without files", create=True)
         table = instance.create_table("t", SCHEMA, row_keys=["id"], split_points=[100])
-        table.upgrade()
         table.ingest(rows([1], 1))
         before = table.refresh()
 
@@ -167,7 +164,6 @@ class TestCompaction:
         instance = sleeper.connect(tmp_path / "no row in a leaf", create=True)
         table = instance.create_table("t", SCHEMA, row_keys=["id"])
         table.set_properties({"sleeper.table.partition.splitting.threshold": 10})
-        table.upgrade()
         table.ingest(rows(range(4), 1))
         table.delete(key=150)
         table.ingest(rows(range(100, 120), 1))
@@ -209,7 +205,6 @@ class TestCompaction:
         table = instance.create_table(
             "t", schema, row_keys=["key"], properties={"sleeper.table.aggregations": "sum(n)"}
         )
-        table.upgrade()
         table.ingest([{"key": "a", "n": 1}, {"key": "b", "n": 10}])
         table.ingest([{"key": "a", "n": 2}])
         table.delete(key="a")
@@ -250,7 +245,6 @@ class TestSplits:
             row_keys=["id"],
             properties={"sleeper.table.partition.splitting.threshold": "100"},
         )
-        table.upgrade()
         table.ingest(rows(range(200), 1))
         table.delete(range={"id": (95, 105)})
 
@@ -267,10 +261,11 @@ class TestRefusals:
     """Nothing is deleted, and the message says what to do."""
 
     def test_a_table_of_format_1(self, tmp_path):
-        """Given a table that was not upgraded, earlier versions would show the rows."""
+        """Given a table for earlier versions, they would show the rows."""
         table = sleeper.connect(tmp_path / "i", create=True).create_table(
             "t", SCHEMA, row_keys=["id"]
         )
+        table.downgrade()
 
         with pytest.raises(BadRequest, match="sleeper table upgrade t"):
             table.delete(key=1)
@@ -302,7 +297,6 @@ class TestRefusals:
         instance = sleeper.connect(tmp_path / "texts", create=True)
         schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
         table = instance.create_table("t", schema, row_keys=["a", "b"])
-        table.upgrade()
         table.ingest([{"a": "x", "b": 1}])
 
         for asked in ({}, {"range": {"b": (None, None)}}):
@@ -319,7 +313,6 @@ class TestRefusals:
         instance = sleeper.connect(tmp_path / "pairs", create=True)
         schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
         table = instance.create_table("t", schema, row_keys=["a", "b"])
-        table.upgrade()
         table.ingest([{"a": "x", "b": 1}, {"a": "y", "b": 1}])
 
         with pytest.raises(QueryInvalid, match="None is not a value for key field"):

@@ -28,8 +28,9 @@ def instance(tmp_path):
 
 @pytest.fixture
 def table(instance):
-    """A table of format 2 with three files, of which a compaction made one."""
+    """A table of format 1 that became one of format 2, of three files; a compaction made one."""
     table = instance.create_table("people", SCHEMA, row_keys=["email"])
+    table.downgrade()
     table.ingest(people("ann", "bob"))
     table.upgrade()
     table.ingest(people("cat", "dan"))
@@ -55,12 +56,31 @@ class TestUpgrade:
         again = sleeper.connect(instance.url).table("people")
 
         assert again.count() == 6
-        assert again.query(as_of=2).to_arrow().num_rows == 2
+        assert again.query(as_of=3).to_arrow().num_rows == 2
         assert again.verify().clean
+
+    def test_is_needed_by_no_new_table(self, instance):
+        """Given a new table, its first entry gives it format 2, and no entry is of another."""
+        table = instance.create_table("t", SCHEMA, row_keys=["email"])
+        table.ingest(people("ann"))
+
+        entries = [
+            json.loads(path.read_bytes().split(b"\n")[0])
+            for path in entries_of(instance, table).values()
+        ]
+
+        assert [each["format"] for each in entries] == [2, 2]
+        assert [each["type"] for each in entries[0]["transactions"]] == [
+            "SET_SCHEMA",
+            "SET_FORMAT",
+            "INITIALISE_PARTITIONS",
+        ]
+        assert table.upgrade().transaction == table.state().number == 2
 
     def test_is_one_entry_and_changes_no_file(self, instance):
         """Given a table, its files are the same before and after; a second time does nothing."""
         table = instance.create_table("t", SCHEMA, row_keys=["email"])
+        table.downgrade()
         table.ingest(people("ann"))
         files, number = [each.filename for each in table.references()], table.state().number
 
@@ -101,11 +121,11 @@ class TestUpgrade:
 
     def test_from_the_command_line(self, instance, table):
         """Given a table, `table upgrade` says from when on it has the format."""
-        instance.create_table("t", SCHEMA, row_keys=["email"])
+        instance.create_table("t", SCHEMA, row_keys=["email"]).downgrade()
 
         done = json_of(command("table", "upgrade", "t", "--instance", instance.url, "--json"))
 
-        assert done == {"before": 1, "format": 2, "transaction": 2}
+        assert done == {"before": 1, "format": 2, "transaction": 3}
         again = command("table", "upgrade", "t", "--instance", instance.url)
         assert "has format 2 already" in again.output
 
@@ -170,7 +190,7 @@ class TestChain:
 
         assert found.clean
         assert found.entries == table.state().number
-        assert found.chained == found.entries - 2
+        assert found.chained == found.entries - 1
 
     def test_names_every_entry_that_was_changed(self, instance, table):
         """Given entries with other numbers of rows, all are named but the last, which no entry

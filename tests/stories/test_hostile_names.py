@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,8 +44,11 @@ def log_of(table: sleeper.Table) -> list[Path]:
 def append(table: sleeper.Table, transaction: dict, at: str = "2020-01-01T00:00:00+00:00") -> None:
     """Write an entry by hand, as whoever may write to the folder can."""
     last = log_of(table)[-1]
-    document = json.loads(last.read_bytes())
+    first_line = last.read_bytes().partition(b"\n")[0]
+    document = json.loads(first_line)
+    del document["keys"]
     document |= {"entryId": "by hand", "at": at, "transactions": [transaction]}
+    document["prev"] = sha256(first_line).hexdigest()
     last.with_name(f"{int(last.stem) + 1:020d}.json").write_text(json.dumps(document))
 
 

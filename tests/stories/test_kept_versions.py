@@ -28,7 +28,6 @@ def day_in(place, copy):
     table = instance.create_table(
         "people", SCHEMA, row_keys=["email"], split_points=[keys[60], keys[120]]
     )
-    table.upgrade()
     for part in range(4):
         table.ingest(rows_of(keys[part::4]))
     table.delete(keys=keys[:10])

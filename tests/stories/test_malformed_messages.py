@@ -196,8 +196,6 @@ def message_of(kind: str, path: str, instance: Instance) -> dict[str, Any]:
     """A message of a kind, with every field that it can have."""
     if kind == "commit":
         return {**json.loads(request(instance, path, "a-job")), "bodyKey": None}
-    if kind == DELETION:
-        instance.table("t").upgrade()
     messages = whole(path)
     return messages.get(kind) or messages[worker_of(kind)]
 

@@ -72,7 +72,6 @@ def make(instance, class_name, name="t"):
 def test_the_chain_of_a_moved_log_begins_with_the_move(instance):
     """Given a table of format 2, its first entry there names one that stayed behind: no finding."""
     table = make(instance, STATE_STORES[0])
-    table.upgrade()
 
     table.migrate_state(STATE_STORES[1])
     table.ingest(rows(3))

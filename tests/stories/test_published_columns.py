@@ -25,7 +25,6 @@ FORMATS = ("delta", "iceberg")
 def table(tmp_path):
     with sleeper.connect(tmp_path / "instance", create=True) as instance:
         made = instance.create_table("t", SCHEMA, row_keys=["id"], split_points=[5])
-        made.upgrade()
         made.ingest([{"n": i, "id": i, "note": f"old {i}"} for i in range(10)])
         yield made
 
@@ -99,7 +98,6 @@ def test_readers_of_both_formats_see_the_rows_of_a_model(tmp_path_factory, model
     folder = tmp_path_factory.mktemp("published")
     with sleeper.connect(folder / "instance", create=True) as instance:
         table = instance.create_table("t", model.schema(), row_keys=["k"], split_points=[20])
-        table.upgrade()
         for _ in range(data.draw(st.integers(2, 4))):
             new = drawn_rows(data, model, data.draw(st.integers(1, 6)))
             model.rows += new

@@ -50,9 +50,7 @@ def rows_of(keys):
 
 def new_table(folder, *, row_keys=("email",), schema=SCHEMA, **options):
     instance = sleeper.connect(folder / "instance", create=True)
-    table = instance.create_table("people", schema, row_keys=[*row_keys], **options)
-    table.upgrade()
-    return table
+    return instance.create_table("people", schema, row_keys=[*row_keys], **options)
 
 
 # ---------------------------------------------------------------- a search of the test's own
@@ -224,7 +222,6 @@ class TestPurgedKeys:
         instance = world.process()
         keys = addresses(300)
         table = instance.create_table("people", SCHEMA, row_keys=["email"], split_points=[keys[9]])
-        table.upgrade()
         table.ingest(rows_of(keys))
         other = world.process().table("people")
         assert other.count() == len(keys)
@@ -522,6 +519,7 @@ class TestAPurge:
         """Given a process whose last entry was emptied since, it takes it for the one it knows."""
         instance = sleeper.connect(tmp_path / "instance", create=True)
         table = instance.create_table("people", SCHEMA, row_keys=["email"])
+        table.downgrade()
         keys = addresses(100)
         table.ingest(rows_of(keys))
         other = sleeper.connect(tmp_path / "instance").table("people")
@@ -546,6 +544,7 @@ class TestWhatIsRefused:
         """Given format 1, the error says how to upgrade."""
         instance = sleeper.connect(tmp_path / "instance", create=True)
         table = instance.create_table("people", SCHEMA, row_keys=["email"])
+        table.downgrade()
 
         with pytest.raises(BadRequest, match="sleeper table upgrade people"):
             table.purge(keys=["ann@mail.example"])

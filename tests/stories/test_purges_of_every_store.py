@@ -28,7 +28,6 @@ def made(folder, store):
         properties={"sleeper.table.statestore.classname": store},
     )
     table.ingest(rows_of(keys[::2]))
-    table.upgrade()
     table.ingest(rows_of(keys[1::2]))
     table.delete(keys=keys[98:103])
     return table, keys, keys[90:150]

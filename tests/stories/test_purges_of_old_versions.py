@@ -39,7 +39,6 @@ def all_versions(s3, bucket):
 def used_table(instance, keys):
     """A table whose files with the keys were compacted and deleted."""
     table = instance.create_table("people", SCHEMA, row_keys=["email"])
-    table.upgrade()
     table.ingest(rows_of(keys[::2]))
     table.ingest(rows_of(keys[1::2]))
     table.compact(all_files=True)

@@ -32,7 +32,6 @@ def test_rows_are_replaced_and_deleted_in_every_store(tmp_path, dynamo_environme
             split_points=[1_500],
             properties={"sleeper.table.statestore.classname": store},
         )
-        table.upgrade()
         table.ingest(rows(range(3_000), "old"))
 
         table.upsert(rows([1, 2_000, 5_000], "few"), job_id="few")

@@ -84,7 +84,6 @@ def test_a_table_is_brought_back_to_a_time_before_a_mistake(instance, client):
     """Given deleted rows whose files are gone, then the script brings both back, and verify agrees."""
     table = instance.create_table("flights", SCHEMA, row_keys=["id"])
     other = instance.create_table("other", SCHEMA, row_keys=["id"])
-    table.upgrade()
     table.ingest(rows(0, 100))
     table.ingest(rows(100, 200))
     before, files = table.query().to_arrow(), keys_of(client, instance, table)

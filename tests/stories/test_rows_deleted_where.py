@@ -110,7 +110,6 @@ class TestWhichRows:
 
     def test_beside_rows_that_were_deleted_by_their_keys(self, table):
         """Given a deletion that files have yet to obey, its rows are not counted or written."""
-        table.upgrade()
         table.delete(range={"id": (0, 50)})
 
         done = table.delete(where="id < 60 AND day = 2")
@@ -121,7 +120,6 @@ class TestWhichRows:
 
     def test_of_a_table_whose_columns_changed(self, table):
         """Given a column that was added and one that was renamed, the condition names them."""
-        table.upgrade()
         table.alter(
             add=[pa.field("colour", pa.string())],
             rename={"name": "label"},
@@ -212,7 +210,6 @@ class TestAnyTable:
         instance = sleeper.connect(tmp_path_factory.mktemp("any") / "i", create=True)
         schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
         table = instance.create_table("t", schema, row_keys=["k"], split_points=[8])
-        table.upgrade()
         model: list[tuple[int, int | None]] = []
         small = st.integers(0, 15)
         steps = data.draw(st.lists(st.sampled_from("iwwkcs"), min_size=2, max_size=7))
@@ -278,7 +275,6 @@ class TestOthersMeanwhile:
 
     def test_a_deletion_by_keys_is_obeyed(self, table, monkeypatch):
         """Given keys that are deleted while leaves are written, the new files hide them."""
-        table.upgrade()
         self.meanwhile(monkeypatch, lambda: table.delete(keys=[1, 2, 150]))
 
         table.delete(where="day = 2")
@@ -317,7 +313,6 @@ class TestOthersMeanwhile:
 
     def test_columns_that_are_added_keep_their_values(self, table, monkeypatch):
         """Given rows with a column that the handle does not know, no file loses its values."""
-        table.upgrade()
 
         def add_a_column():
             other = sleeper.connect(table._context.url).table("t")

@@ -178,7 +178,6 @@ def make(tmp_path, monkeypatch):
             split_points=["key-00010"],
             properties=kind.properties,
         )
-        table.upgrade()
         model = Model(kind, table)
         model.ingest(model.new_rows(range(2_000)))
         model.ingest(model.new_rows(range(5, 15), n=6))

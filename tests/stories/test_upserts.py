@@ -28,8 +28,8 @@ def new_table(folder, *, written_out, **options):
     """A table whose upserts write leaves anew, as those of format 1 do, or add an entry."""
     instance = sleeper.connect(folder / "instance", create=True)
     table = instance.create_table("t", SCHEMA, row_keys=["k"], **options)
-    if not written_out:
-        table.upgrade()
+    if written_out:
+        table.downgrade()
     return table
 
 
@@ -92,8 +92,8 @@ class TestUpserts:
         instance = sleeper.connect(tmp_path / "sorted", create=True)
         schema = pa.schema([("a", pa.string()), ("b", pa.int64()), ("day", pa.int64())])
         table = instance.create_table("t", schema, row_keys=["a", "b"], sort_keys=["day"])
-        if not written_out:
-            table.upgrade()
+        if written_out:
+            table.downgrade()
         table.ingest([{"a": a, "b": b, "day": d} for a in "xy" for b in (1, 2) for d in (1, 2, 3)])
 
         table.upsert([{"a": "x", "b": 2, "day": 8}, {"a": "x", "b": 2, "day": 9}])

@@ -43,7 +43,6 @@ def test_they_find_rows_as_their_texts_do(instance):
     """As a key, in a list of keys, and at the ends of a range."""
     table = instance.create_table("t", GIVEN["dicts"](), row_keys=["id"])
     table.ingest(GIVEN["dicts"]())
-    table.upgrade()
 
     assert [row["n"] for row in table.query(key=FIRST).rows()] == [1]
     assert [row["n"] for row in table.query(keys=[SECOND, UUID(int=7)]).rows()] == [2]

@@ -38,7 +38,8 @@ from sleeper.model.tables import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import FORMATS, TableState, Transaction
+from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.state.transactions.schemas import missing_schema
 from sleeper.tables.instance_context import InstanceContext
@@ -177,18 +178,25 @@ def add_table(
             f"open it by instance.table({record.name!r})"
         )
     tree = tree_from_split_points(schema, split_points, new_id=new_id)
-    first = InitialisePartitions(partitions=tuple(tree.partitions.values()))
-    try:
-        store.commit(first)
-    except CommitTooLarge:  # nobody reads this state before the index has the table
-        store.begin_with(_first_state(first, schema, store))
+    first = (
+        SetFormat(format=max(FORMATS)),
+        InitialisePartitions(partitions=tuple(tree.partitions.values())),
+    )
+    for refusal in store.commit_group(first, together=True).refusals:
+        if isinstance(refusal, CommitTooLarge):  # nobody reads it before the index has the table
+            store.begin_with(_first_state(first, schema, store))
+            break
+        if refusal is not None:
+            raise refusal
     index.add(record)
 
 
-def _first_state(first: InitialisePartitions, schema: Schema, store: StateStore) -> TableState:
+def _first_state(first: Sequence[Transaction], schema: Schema, store: StateStore) -> TableState:
     """Return the state after the first commit of a table."""
     at = store.time()
-    empty = replace(store.state(), number=1, at=at)
-    missing = missing_schema(empty, schema)
-    named = empty if missing is None else missing.fold(empty, at)
-    return first.apply(named, at)
+    state = replace(store.state(), number=1, at=at)
+    missing = missing_schema(state, schema)
+    transactions = first if missing is None else (missing, *first)
+    for transaction in transactions:
+        state = transaction.apply(state, at)
+    return state

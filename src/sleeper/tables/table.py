@@ -163,9 +163,9 @@ class Table(TableHandle, WholeTable):
         """Add rows in place of those that have the same row keys, all in one commit (rule DEL-3).
 
         A reader sees the old rows of a key or the new ones. Where a table has sort keys, all rows
-        of a row key are replaced by those that are given. In a table of format 2 (see `upgrade`) up
-        to 1,000 keys cost hardly more than an ingest; for more, and in format 1, leaves that have
-        rows of these keys are written anew.
+        of a row key are replaced by those that are given. Up to 1,000 keys cost hardly more than an
+        ingest; for more, and in format 1 (see `upgrade`), leaves that have rows of these keys are
+        written anew.
 
         Args:
             data, job_id, csv, ignore_extra_columns, set_aside, progress: As for `ingest`.
@@ -431,7 +431,7 @@ class Table(TableHandle, WholeTable):
         [{'total': 3}]
 
         `DELETE FROM numbers WHERE n > 1` deletes rows, and returns one row with the number of rows
-        that went as `deleted`. In a table of format 2 conditions on row keys alone, of these forms,
+        that went as `deleted`. Conditions on row keys alone (in a table of format 2, see `upgrade`)
         are one entry and write no file (rule DEL-1); any other is `delete(where=...)`. No other
         statement changes anything.
 
@@ -1097,9 +1097,9 @@ class Table(TableHandle, WholeTable):
     def upgrade(self) -> FormatChange:
         """Give the table format 2: its log says who changed what, and cannot be changed unnoticed.
 
-        One entry is committed; data files stay as they are. From then on versions of Sleeper that
-        do not know format 2 refuse the table. In a state store without a log nothing says who
-        committed.
+        New tables have it; one that an earlier version of Sleeper made may have format 1. One entry
+        is committed; data files stay as they are. From then on versions of Sleeper that do not know
+        format 2 refuse the table. In a state store without a log nothing says who committed.
 
         Returns:
             The format, and that before: a table that has format 2 stays as it is.

@@ -83,8 +83,8 @@ BUGS = (
         name="wide-table-without-its-schema",
         breaks="The first state of a table of many leaves lacks the schema.",
         module="tables/create.py",
-        right="    return first.apply(named, at)\n",
-        wrong="    return first.apply(empty, at)\n",
+        right="    for transaction in transactions:\n",
+        wrong="    for transaction in first:\n",
         tests=("tests/unit/tables/test_small_commits.py", "-k", "more_leaves"),
     ),
     Bug(

@@ -43,9 +43,9 @@ def delete(
 
     The options are those of `sleeper query`. Rows that are added later stay, whatever
     their keys. Where rows are deleted by their keys, files keep their bytes until they
-    are compacted and garbage is collected, and the table needs format 2: see `sleeper
-    table upgrade`. --where stands alone, and may name keys; leaves that have such rows
-    are written anew.
+    are compacted and garbage is collected; a table that an earlier version made needs
+    `sleeper table upgrade` first. --where stands alone, and may name keys; leaves that
+    have such rows are written anew.
 
     Without --job-id, a command that is run again deletes rows that were added since,
     too. With --submit a worker of ingest jobs (sleeper worker ingest, sleeper serve)

@@ -404,8 +404,8 @@ def alter(
     """Change value fields of table NAME. No data file is written.
 
     Rows of before have null, or the default, in a new field. Fields are named as
-    they are before the change, and each option may be given several times. The table
-    needs format 2: see `sleeper table upgrade`.
+    they are before the change, and each option may be given several times. A table
+    that an earlier version of Sleeper made needs `sleeper table upgrade` first.
 
     TYPE is as `sleeper table show` prints it, such as LongType, "DecimalType(10, 2)"
     or "ListType(StringType)". IntType can be widened to LongType, FloatType to
@@ -598,8 +598,8 @@ def _schema_document(schema: Schema) -> Any:
 def upgrade(name: str, instance: str, as_json: bool) -> None:
     """Give table NAME format 2: its log says who changed what, and why.
 
-    One entry is committed, and no data file is changed. Versions of Sleeper that do
-    not know format 2 refuse the table from then on.
+    New tables have it. One entry is committed, and no data file is changed. Versions of
+    Sleeper that do not know format 2 refuse the table from then on.
 
     \b
     Example:

@@ -372,7 +372,6 @@ class TestColumns:
 
     def made(self, instance, name):
         table = instance.create_table(name, self.COLUMNS, row_keys=["id"])
-        table.upgrade()
         table.ingest([{"id": "a", "n": 1, "note": "z"}])
         return table
 

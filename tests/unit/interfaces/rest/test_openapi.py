@@ -37,7 +37,6 @@ def as_bytes(context, value):
 def made_app():
     instance = sleeper.connect("memory://")
     table = instance.create_table("t", SCHEMA, row_keys=["id", "at"])
-    table.upgrade()
     table.ingest([{"id": "a", "at": datetime(2026, 1, 1, tzinfo=UTC), "raw": b"x"}])
     return make_app(instance)
 

@@ -214,10 +214,6 @@ def test_values_are_those_of_the_command_line():
 class TestDeletions:
     """POST /sleeper/tables/TABLE/delete."""
 
-    @pytest.fixture(autouse=True)
-    def upgraded(self, table):
-        table[0].upgrade()
-
     @pytest.mark.parametrize("name", ["key", "keys", "range", "regions", "prefix"])
     @pytest.mark.parametrize(
         "value",

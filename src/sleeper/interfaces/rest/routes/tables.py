@@ -147,7 +147,7 @@ def change_table(table: str, body: ChangedTable, request: Request) -> Response:
 def change_columns(table: str, body: ChangedColumns, request: Request) -> Response:
     """Add, drop, rename or widen columns, or let them be null. No data file is written.
 
-    Rows of before have null, or the default, in new columns. The table needs format 2 (`upgrade`).
+    Rows of before have null, or the default, in new columns. In format 1 it is refused (`upgrade`).
     """
     _check_no_file(body.properties)
     done = served_instance(request).table(table).alter(**body.arguments())
