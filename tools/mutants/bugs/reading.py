@@ -13,6 +13,8 @@ COLUMN_ORDER = ("tests/stories/test_column_order.py",)
 
 FIRST_ROWS = ("tests/stories/test_prefix_and_limit.py",)
 
+SCANS = ("tests/unit/engine/reading/test_merged_scan.py",)
+
 BUGS = (
     Bug(
         name="columns-as-in-files",
@@ -174,6 +176,22 @@ BUGS = (
         right="        conditions.append(key < _literal(key_range.max, arrow_type))\n",
         wrong="        conditions.append(key <= _literal(key_range.max, arrow_type))\n",
         tests=ANY_ORDER,
+    ),
+    Bug(
+        name="deleted-keys-read",
+        breaks="Keys between two regions that are joined are not left out.",
+        module="engine/reading/regions.py",
+        right="    if not without:\n        return inside\n",
+        wrong="    if len(without) >= 0:\n        return inside\n",
+        tests=SCANS,
+    ),
+    Bug(
+        name="deleted-keys-of-a-chunk-lost",
+        breaks="The last key that a chunk of regions lacks is read.",
+        module="engine/reading/regions.py",
+        right=" else bisect_left(values, high)]\n",
+        wrong=" else bisect_left(values, high) - 1]\n",
+        tests=SCANS,
     ),
     Bug(
         name="first-file-only",

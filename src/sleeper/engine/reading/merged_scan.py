@@ -24,9 +24,11 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.reading.regions import (
     PREDICATE_REGIONS_MAX,
     disjoint_regions,
+    joined_over_gaps,
     region_chunks,
-    regions_predicate,
     row_groups,
+    slice_predicate,
+    values_inside,
 )
 from sleeper.engine.reading.session import (
     Session,
@@ -72,11 +74,27 @@ class FileSlice:
             that contain the whole file.
         columns: The table's columns as the file has them, in order; None if it has them all as the
             schema says.
+        without: Values of the single row key, ascending: rows of these keys are not read.
     """
 
     url: str
     regions: tuple[Region, ...] = ()
     columns: tuple[BoundColumn, ...] | None = None
+    without: tuple[Any, ...] = ()
+
+    def joined(self, schema: Schema) -> FileSlice:
+        """Return the same rows by as few regions as possible."""
+        regions = disjoint_regions(self.regions)
+        if len(regions) <= PREDICATE_REGIONS_MAX:
+            return replace(self, regions=regions)
+        regions, missing = joined_over_gaps(regions, schema)
+        return replace(self, regions=regions, without=missing)
+
+    def inside(self, chunk: Sequence[Region]) -> FileSlice:
+        """Return the rows in those of its regions that are in a chunk."""
+        here = set(chunk)
+        regions = tuple(each for each in self.regions if each in here)
+        return replace(self, regions=regions, without=values_inside(self.without, chunk))
 
 
 class Scanner:
@@ -164,10 +182,9 @@ class Scanner:
 
     def _chunks(self, slices: Sequence[FileSlice]) -> Iterator[Sequence[FileSlice]]:
         """Divide slices with many regions by key; the chunks are in key order."""
+        joined = [part.joined(self._schema) for part in slices]
         wanted = [
-            replace(part, regions=disjoint)
-            for part in slices
-            if (disjoint := disjoint_regions(part.regions)) or not part.regions
+            now for now, part in zip(joined, slices, strict=True) if now.regions or not part.regions
         ]
         everything = any(not part.regions for part in wanted)
         if everything or all(len(part.regions) <= PREDICATE_REGIONS_MAX for part in wanted):
@@ -175,11 +192,7 @@ class Scanner:
             return
         regions = [*dict.fromkeys(region for part in wanted for region in part.regions)]
         for chunk in region_chunks(regions, self._schema, PREDICATE_REGIONS_MAX):
-            here = set(chunk)
-            cut = [
-                replace(part, regions=tuple(each for each in part.regions if each in here))
-                for part in wanted
-            ]
+            cut = [part.inside(chunk) for part in wanted]
             yield [part for part in cut if part.regions]
 
     def _merge(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -231,12 +244,12 @@ class Scanner:
     def _frames(self, session: Session, slices: Sequence[FileSlice]) -> list[Any]:
         opened = self._at_once([partial(session.frame, part.url, part.columns) for part in slices])
         frames = []
-        predicates: dict[tuple[Region, ...], Any] = {}  # usually all slices have the same
+        predicates: dict[Any, Any] = {}  # usually all slices have the same
         for part, frame in zip(slices, opened, strict=True):
-            if part.regions not in predicates:
-                predicate = regions_predicate(part.regions, self._schema, self._arrow_schema)
-                predicates[part.regions] = predicate
-            predicate = predicates[part.regions]
+            asked = part.regions, part.without
+            if asked not in predicates:
+                predicates[asked] = slice_predicate(*asked, self._schema, self._arrow_schema)
+            predicate = predicates[asked]
             frames.append(frame if predicate is None else frame.filter(predicate))
         return frames
 

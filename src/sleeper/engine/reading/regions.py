@@ -1,11 +1,13 @@
 """Divides many regions into small chunks, so that each chunk's rows come before the next one's.
 
 The cost of a predicate over hundreds of regions is their number squared, and it prunes badly. Small
-predicates that are read one after the other give the same rows in the same order.
+predicates that are read one after the other give the same rows in the same order. Where regions
+are all but some values, as after deletions by key, they are joined, and a list leaves these out.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -27,6 +29,45 @@ def disjoint_regions(regions: Sequence[Region]) -> tuple[Region, ...]:
     if not filled or len(filled[0].ranges) > 1:
         return tuple(dict.fromkeys(filled))
     return tuple(_hull(run) for run in _runs(filled, 0, meeting=True))
+
+
+def joined_over_gaps(
+    regions: Sequence[Region], schema: Schema
+) -> tuple[tuple[Region, ...], tuple[Any, ...]]:
+    """Join ranges of a single row key between which just one value is missing.
+
+    Args:
+        regions: As `disjoint_regions` returns them.
+        schema: The table's schema.
+
+    Returns:
+        Regions, and the missing values inside of them, both ascending. Regions of several row keys
+        are returned as they are.
+    """
+    if len(regions) < 2 or len(schema.row_keys) > 1:
+        return tuple(regions), ()
+    kind = key_type(schema.row_keys[0])
+    joined, missing = [regions[0].ranges[0]], []
+    for region in regions[1:]:
+        before, side = joined[-1], region.ranges[0]
+        if before.max is not None and next_value(kind, before.max) == side.min:
+            missing.append(before.max)
+            joined[-1] = Range(before.min, side.max)
+        else:
+            joined.append(side)
+    return tuple(Region((side,)) for side in joined), tuple(missing)
+
+
+def values_inside(values: tuple[Any, ...], regions: Sequence[Region]) -> tuple[Any, ...]:
+    """Return those of ascending values of the single row key that lie between regions' ends."""
+    if not values:
+        return values
+    sides = [region.ranges[0] for region in regions]
+    first = bisect_left(values, min(side.min for side in sides))
+    high = sides[0].max
+    for side in sides[1:]:
+        high = _larger_max(high, side.max)
+    return values[first : None if high is None else bisect_left(values, high)]
 
 
 def region_chunks(
@@ -107,6 +148,30 @@ def _larger_max(one: Any, other: Any) -> Any:
 PREDICATE_REGIONS_MAX = 20
 """Maximum number of regions in one predicate. DataFusion converts a list of equalities to `IN`,
 and does not prune for a list of more than 20."""
+
+
+def slice_predicate(
+    regions: Sequence[Region], without: Sequence[Any], schema: Schema, arrow_schema: pa.Schema
+) -> Any | None:
+    """Return the expression that is true for keys inside any of `regions`, but for some values.
+
+    None means no condition: every key meets it.
+
+    Args:
+        regions: The regions; none for all keys.
+        without: Values of the single row key.
+        schema: The table's schema.
+        arrow_schema: The same as an Arrow schema.
+    """
+    inside = regions_predicate(regions, schema, arrow_schema)
+    if not without:
+        return inside
+    name = schema.row_keys[0].name
+    kind = arrow_schema.field(name).type
+    others = datafusion().functions.in_list(
+        column(name), [_literal(value, kind) for value in without], negated=True
+    )
+    return others if inside is None else inside & others
 
 
 def regions_predicate(

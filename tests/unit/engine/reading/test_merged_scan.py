@@ -24,6 +24,7 @@ from sleeper.engine.reading.merged_scan import FileSlice, Scanner
 from sleeper.engine.reading.regions import (
     PREDICATE_REGIONS_MAX,
     disjoint_regions,
+    joined_over_gaps,
     region_chunks,
     regions_predicate,
 )
@@ -37,6 +38,7 @@ from sleeper.model.ranges import (
     region_of,
     whole_region,
 )
+from sleeper.model.row_deletes import regions_without
 from sleeper.model.schema import Field, Primitive, Schema
 
 BY_ID = Schema(row_keys=(Field("id", Primitive.LONG),), values=(Field("text", Primitive.STRING),))
@@ -241,6 +243,65 @@ class TestRegions:
         for one, other in pairwise(region.ranges[0] for region in disjoint):
             assert one.max is not None
             assert one.max < other.min
+
+    @pytest.mark.parametrize("kind", KEYS, ids=lambda kind: kind.value)
+    def test_that_lack_keys_of_every_type_are_one_region_and_a_list(self, tmp_path, kind):
+        """Given deleted keys, the first and the last among them, all other rows are read at once."""
+        schema = Schema(row_keys=(Field("k", kind),))
+        field = schema.row_keys[0]
+        keys = [KEYS[kind](n) for n in range(1000)]
+        gone = [keys[0], *keys[5:900:7], keys[-1]]
+        left = regions_without(
+            [whole_region(schema)], [Region((exact_range(field, key),)) for key in gone]
+        )
+        path = write(tmp_path, schema, [(key,) for key in keys])
+
+        joined, missing = joined_over_gaps(disjoint_regions(left), schema)
+
+        assert (len(joined), len(missing)) == (1, len(gone))
+        assert [key for (key,) in read(schema, path, *left)] == [
+            key for key in keys if key not in {*gone}
+        ]
+
+    def test_may_be_many_that_lack_keys(self, tmp_path):
+        """Given 300 ranges of twenty keys, each without three, then only these three are missing."""
+        path = write(tmp_path, BY_ID, [(n, "") for n in range(9000)])
+        field = BY_ID.row_keys[0]
+        gone = {n + more for n in range(0, 9000, 30) for more in (3, 7, 18)}
+        holes = [Region((exact_range(field, key),)) for key in gone]
+        left = regions_without([box(BY_ID, id=(n, n + 20)) for n in range(0, 9000, 30)], holes)
+
+        found = [key for key, _ in read(BY_ID, path, *left)]
+
+        assert found == [n for n in range(9000) if n % 30 < 20 and n not in gone]
+
+    @settings(max_examples=60)
+    @given(
+        asked=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40) | st.none()), max_size=60),
+        gone=st.lists(st.sets(st.integers(-1, 320), max_size=120), min_size=2, max_size=2),
+    )
+    def test_that_lack_keys_keep_to_the_model(self, asked, gone):
+        """Given ranges and keys that each of two files lacks, rows are those of neither, in order."""
+        sides = [Range(low, None if wide is None else low + wide) for low, wide in asked]
+        field = BY_ID.row_keys[0]
+        with tempfile.TemporaryDirectory() as folder:
+            slices, expected = [], []
+            for number, without in enumerate(gone):
+                keys = [*range(number, 310, 2)]
+                path = write(folder, BY_ID, [(key, "") for key in keys], str(number))
+                holes = [Region((exact_range(field, key),)) for key in without]
+                if left := regions_without([Region((side,)) for side in sides], holes):
+                    slices.append(FileSlice(path, left))
+                expected += [
+                    key
+                    for key in keys
+                    if key not in without and any((key,) in Region((side,)) for side in sides)
+                ]
+
+            batches = Scanner(BY_ID).merge(slices, ["id"])
+
+            found = [key for batch in batches for key in batch.column("id").to_pylist()]
+        assert found == sorted(expected)
 
     def test_of_equal_first_key_are_cut_by_the_second(self):
         """A thousand ranges inside one device's readings are not one predicate."""
