@@ -105,7 +105,10 @@ EXCEPTIONS = (
     Exemption(
         "CKV_AWS_115",  # concurrency of a function
         BOTH,
-        ("query", "queue-watch", "batcher-submit", "*-trigger", "bulk-import-*-starter"),
+        (
+            *("query", "queue-watch", "properties-writer"),
+            *("batcher-submit", "*-trigger", "bulk-import-*-starter"),
+        ),
         "It would be taken from the rest of the account, which has 10 in all where it is new.",
     ),
     Exemption(
