@@ -106,7 +106,7 @@ def ingest(
     rows_aside = path_aside(set_aside)
     clock, store = table.context.clock, table.store
     started = clock.now()
-    state = state or store.refresh()
+    state = state or table.newest_state()
     given_id = given_job_id(job_id)
     if given_id is not None and (done := state.jobs.find(given_id)) is not None:
         return _done_before(given_id, done)

@@ -17,6 +17,7 @@ from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.reading.read_leaves import TableReader, open_table_reader
 from sleeper.engine.rows import Rows
 from sleeper.errors import (
+    DataDamaged,
     PropertiesInvalid,
     QueryInvalid,
     SleeperError,
@@ -129,6 +130,19 @@ class OpenTable:
             TableNotFound: it was.
         """
         existing_record(self.record, self.context)
+
+    def newest_state(self) -> TableState:
+        """Return the state after every commit so far.
+
+        Raises:
+            TableNotFound: the table was deleted while its state was read.
+            DataDamaged, FormatTooNew, StorageFailed: it cannot be read.
+        """
+        try:
+            return self.store.refresh()
+        except DataDamaged:
+            self.check_exists()
+            raise
 
     def undo_commit_if_deleted(self) -> None:
         """Undo a commit to a table that was deleted while it was made.
@@ -293,7 +307,7 @@ class TableHandle:
         begun_s, changes = self._context.clock.ticks_s(), self._last_changes()
         if not self._is_remote:
             opened = self._current()
-            state = opened.store.refresh()
+            state = opened.newest_state()
         else:
             before = self._adopt(self._record)
             current = self._context.objects.beside(self._current)

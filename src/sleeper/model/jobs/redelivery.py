@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sleeper.errors import CommitRefused, CommitTooLarge, JobAlreadyCommitted, SleeperError
+from sleeper.errors import (
+    CommitRefused,
+    CommitTooLarge,
+    JobAlreadyCommitted,
+    RowsChanged,
+    SleeperError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +38,7 @@ def may_pass(error: BaseException) -> bool:
     pass, and so may a refused commit, as the next run plans from the table's state at that time. An
     error that is not ours may be anything, so it is tried again too.
     """
-    if isinstance(error, JobAlreadyCommitted | CommitTooLarge):
+    if isinstance(error, JobAlreadyCommitted | CommitTooLarge | RowsChanged):
         return False
     if isinstance(error, CommitRefused):
         return True
