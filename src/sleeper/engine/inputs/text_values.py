@@ -15,6 +15,7 @@ import logging
 import re
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -211,8 +212,8 @@ _DECIMAL_COMMA: Final = re.compile(r"[-+]?\d+,\d+")
 # A file of text that is lent to readers of pyarrow, and given back by their threads.
 #
 # Readers of CSV and JSON read ahead in a thread of Arrow, which goes on for a moment when a reader
-# is given up because of an error. A thread that then lets go of a Python file while Python ends
-# aborts the process. So whoever opens a file waits until no reader has it.
+# is given up because of an error. A thread that then lets go of a Python file, or of bytes that it
+# read, while Python ends aborts the process. So whoever opens a file waits until no reader has any.
 
 _log = logging.getLogger(__name__)
 
@@ -251,7 +252,7 @@ class TextSource:
     def __init__(self, file: Any, quote: str | None = '"') -> None:
         self._file = file
         self._quote = b"" if quote is None else quote.encode()
-        self._lent: list[weakref.ref[LentSource]] = []
+        self._lent: dict[int, weakref.ref[Any]] = {}
         self._given_back: SimpleQueue[object] = SimpleQueue()
         self._waiting = b""
         self.quotes = 0
@@ -269,19 +270,35 @@ class TextSource:
     def lend(self) -> LentSource:
         """Return a file for one reader. Only the reader may hold it."""
         lent = LentSource(self)
-        self._lent.append(weakref.ref(lent, self._given_back.put))
+        self._keep_watch(lent)
         return lent
 
+    def read_lent(self, size: int | None = None) -> Any:
+        """Read some bytes for a reader: as an array, of which is known when nobody has it."""
+        body = self.read(size)
+        if not body:
+            return body
+        piece = np.frombuffer(body, np.uint8)
+        self._keep_watch(piece)
+        with suppress(Empty):  # so that the list does not grow with the file
+            while True:
+                self._lent.pop(id(self._given_back.get_nowait()))
+        return piece
+
+    def _keep_watch(self, lent: object) -> None:
+        watch = weakref.ref(lent, self._given_back.put)
+        self._lent[id(watch)] = watch
+
     def wait_for_readers(self) -> None:
-        """Wait until no reader has the file, nor a thread of one.
+        """Wait until no reader has the file or what it read of it, nor a thread of one.
 
         A thread of Arrow gives it back. What that calls, `SimpleQueue.put`, is no function of
         Python, so the thread keeps the interpreter from there to its end. If it could lose it, this
         process might have ended before the thread has it again, which aborts the process.
         """
-        for _ in self._lent:
+        while self._lent:
             try:
-                self._given_back.get(timeout=_WAIT_S)
+                self._lent.pop(id(self._given_back.get(timeout=_WAIT_S)))
             except Empty:
                 _log.warning("a reader of text still has its file after %.0f s", _WAIT_S)
                 return
@@ -296,7 +313,7 @@ class LentSource:
     """
 
     def __init__(self, source: TextSource) -> None:
-        self.read = source.read
+        self.read = source.read_lent
         self.closed = False
 
     def readable(self) -> bool:

@@ -94,15 +94,18 @@ class TestAFileOfText:
         assert store.held() == 0
 
 
-def test_a_source_waits_for_the_thread_that_has_it():
+@pytest.mark.parametrize("kept", ["the file", "what it read"])
+def test_a_source_waits_for_the_thread_that_has_it(kept):
     """However long the thread takes."""
     source = TextSource(io.BytesIO(b"id\n"))
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def read(lent: list) -> None:
+        if kept == "what it read":
+            lent.append(lent.pop().read())
         begun.set()
         go_on.wait()
-        assert lent.pop().read() == b"id\n"
+        assert bytes(lent.pop().read() if kept == "the file" else lent.pop()) == b"id\n"
 
     def wait() -> None:
         source.wait_for_readers()
