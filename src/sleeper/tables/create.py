@@ -182,12 +182,10 @@ def add_table(
         SetFormat(format=max(FORMATS)),
         InitialisePartitions(partitions=tuple(tree.partitions.values())),
     )
-    for refusal in store.commit_group(first, together=True).refusals:
-        if isinstance(refusal, CommitTooLarge):  # nobody reads it before the index has the table
-            store.begin_with(_first_state(first, schema, store))
-            break
-        if refusal is not None:
-            raise refusal
+    try:
+        store.commit_group(first, together=True).of_all()
+    except CommitTooLarge:  # nobody reads this state before the index has the table
+        store.begin_with(_first_state(first, schema, store))
     index.add(record)
 
 

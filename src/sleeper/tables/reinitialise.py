@@ -34,15 +34,12 @@ def reinitialise(table: OpenTable, split_points: Sequence[Any] | None) -> int:
         tree = tree_from_split_points(table.schema, split_points, new_id=table.context.new_id)
         transactions.append(InitialisePartitions(partitions=tuple(tree.partitions.values())))
     before = store.refresh()
-    committed = store.commit_group(transactions, together=True)
-    for refusal in committed.refusals:
-        if refusal is not None:
-            raise refusal
+    state = store.commit_group(transactions, together=True).of_all()
     names = pc.unique(before.files.to_arrow()["filename"]).to_pylist()
     tracked = [name for name in names if paths.is_data_file(name)]
     files.delete([*tracked, *map(paths.sketch_file, tracked)])
     table.undo_commit_if_deleted()
-    return committed.state.number
+    return state.number
 
 
 def _check_schema_unedited(table: OpenTable) -> None:

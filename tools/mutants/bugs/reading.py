@@ -189,8 +189,8 @@ BUGS = (
         name="deleted-keys-of-a-chunk-lost",
         breaks="The last key that a chunk of regions lacks is read.",
         module="engine/reading/regions.py",
-        right=" else bisect_left(values, high)]\n",
-        wrong=" else bisect_left(values, high) - 1]\n",
+        right=" else bisect_left(values, side.max)]\n",
+        wrong=" else bisect_left(values, side.max) - 1]\n",
         tests=SCANS,
     ),
     Bug(

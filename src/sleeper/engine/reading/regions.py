@@ -59,15 +59,12 @@ def joined_over_gaps(
 
 
 def values_inside(values: tuple[Any, ...], regions: Sequence[Region]) -> tuple[Any, ...]:
-    """Return those of ascending values of the single row key that lie between regions' ends."""
+    """Return those of ascending values of the single row key that a chunk of regions covers."""
     if not values:
         return values
-    sides = [region.ranges[0] for region in regions]
-    first = bisect_left(values, min(side.min for side in sides))
-    high = sides[0].max
-    for side in sides[1:]:
-        high = _larger_max(high, side.max)
-    return values[first : None if high is None else bisect_left(values, high)]
+    side = _hull(regions).ranges[0]
+    first = bisect_left(values, side.min)
+    return values[first : None if side.max is None else bisect_left(values, side.max)]
 
 
 def region_chunks(

@@ -46,6 +46,12 @@ _set_option = click.option(
     shell_complete=complete_instance_settings,
     help="An instance property; an empty value resets it.",
 )
+_account_option = click.option(
+    "--account", metavar="NUMBER", help="The AWS account; else that of the credentials."
+)
+_region_option = click.option(
+    "--region", metavar="REGION", help="The region; else that of the environment."
+)
 
 
 @click.group()
@@ -128,8 +134,8 @@ def aws(
 @click.argument("instance_id", metavar="ID")
 @_set_option
 @properties_file_option
-@click.option("--account", metavar="NUMBER", help="The AWS account; else that of the credentials.")
-@click.option("--region", metavar="REGION", help="The region; else that of the environment.")
+@_account_option
+@_region_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -175,8 +181,8 @@ def policy(
 @click.argument("instance_id", metavar="ID")
 @_set_option
 @properties_file_option
-@click.option("--account", metavar="NUMBER", help="The AWS account; else that of the credentials.")
-@click.option("--region", metavar="REGION", help="The region; else that of the environment.")
+@_account_option
+@_region_option
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
