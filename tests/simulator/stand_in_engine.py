@@ -37,7 +37,10 @@ from sleeper.model.schema import Schema
 from sleeper.model.schema_changes import with_ids
 from sleeper.state.plans import compactions
 from sleeper.state.transactions import deletes
-from sleeper.tables import delete_keys, delete_rows, delete_where, push_down, upsert
+from sleeper.tables import push_down, upsert
+from sleeper.tables.deletions import keys as deleted_keys
+from sleeper.tables.deletions import regions as deleted_regions
+from sleeper.tables.deletions import where as deleted_where
 from sleeper.tables.purges import search
 from sleeper.tables.purges.search import Search
 from sleeper.tables.read_rows import query_regions
@@ -297,8 +300,11 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (leaf_files, "sort_into_groups", sort_into_groups),
     (compaction_output, "taken_ahead", lambda items, *_, **__: items),
     (few_rows, "read_few_rows", lambda *_: None),
-    (delete_where, "query_where", query_where),
-    *((place, "REGIONS_MAX", REGIONS_MAX) for place in (delete_keys, delete_rows, deletes, upsert)),
+    (deleted_where, "query_where", query_where),
+    *(
+        (place, "REGIONS_MAX", REGIONS_MAX)
+        for place in (deleted_keys, deleted_regions, deletes, upsert)
+    ),
     (compactions, "REGIONS_MAX", 2 * REGIONS_MAX),
     (Search, "_parquet", parquet),
     (Search, "_rows", rows_in),

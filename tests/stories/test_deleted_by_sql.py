@@ -14,7 +14,7 @@ from sleeper.instance.instance import new_secret
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.tokens import Role, TokenFile
-from sleeper.tables import delete_statement
+from sleeper.tables.deletions import statement as by_statement
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -204,13 +204,13 @@ class TestByKeys:
     def test_counts_what_was_there_when_it_was_committed(self, towns, monkeypatch):
         """Given rows that another adds before the commit, they go, and are counted."""
         other = sleeper.connect(towns._context.url).table("towns")
-        real = delete_statement.delete_rows
+        real = by_statement.delete_rows
 
         def overtaken(table, regions):
             other.ingest([{"land": "CH", "town": f"new {i}", "n": 2} for i in range(5)])
             return real(table, regions)
 
-        monkeypatch.setattr(delete_statement, "delete_rows", overtaken)
+        monkeypatch.setattr(by_statement, "delete_rows", overtaken)
 
         assert towns.sql("DELETE FROM towns WHERE land = 'CH'").to_pylist() == [{"deleted": 12}]
         assert towns.count() == 14
@@ -221,7 +221,7 @@ class TestByKeys:
         def fails(*_):
             raise StorageFailed("no answer")
 
-        monkeypatch.setattr(delete_statement, "query_regions", fails)
+        monkeypatch.setattr(by_statement, "query_regions", fails)
 
         assert towns.sql("DELETE FROM towns WHERE land = 'CH'").to_pylist() == [{"deleted": None}]
         assert towns.count() == 14

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import sleeper
 from sleeper.errors import CommitContended, DataDamaged, QueryInvalid
 from sleeper.interfaces.rest.app import make_app
-from sleeper.tables import compact, delete_where, write_out
+from sleeper.tables import compact, write_out
+from sleeper.tables.deletions import where as deletion_by_condition
 from tests.soak import tries
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
@@ -249,7 +250,7 @@ class TestOthersMeanwhile:
 
     def meanwhile(self, monkeypatch, act, after="_rewritten"):
         """Have something happen once: when the first leaf was written, or what `after` names."""
-        module = delete_where if after == "_leaves_with_rows" else write_out
+        module = deletion_by_condition if after == "_leaves_with_rows" else write_out
         original, done = getattr(module, after), []
 
         def slow(*arguments):

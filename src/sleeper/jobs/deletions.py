@@ -22,7 +22,7 @@ def deletion_document(table: Table, asked: Mapping[str, Any]) -> dict[str, Any]:
         QueryInvalid: they do not fit the schema.
     """
     from sleeper.tables.asked_json import asked_to_json
-    from sleeper.tables.delete_keys import listed_keys
+    from sleeper.tables.deletions.keys import listed_keys
 
     keys = listed_keys(table, asked["keys"])
     return asked_to_json(table.schema, **{**asked, "keys": keys})
@@ -46,7 +46,7 @@ def check_deletion(table: Table, document: Mapping[str, Any]) -> None:
     Raises:
         BadRequest: they do not fit the schema, or are the whole key space.
     """
-    from sleeper.tables.delete_keys import check_deletable
+    from sleeper.tables.deletions.keys import check_deletable
 
     asked = deletion_arguments(table.schema, document)
     if asked.pop("where", None) is None:

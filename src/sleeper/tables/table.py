@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from sleeper.tables.claims import ReleaseResult
     from sleeper.tables.commit_requests import CommitAnswer
     from sleeper.tables.compact import CompactionSummary, CompactionWatch
-    from sleeper.tables.delete_rows import RowDeletion
+    from sleeper.tables.deletions.regions import RowDeletion
     from sleeper.tables.export import ExportResult
     from sleeper.tables.garbage import GcSummary, SweepResult
     from sleeper.tables.history import HistoryEntry
@@ -459,7 +459,7 @@ class Table(TableHandle, WholeTable):
         if deletion is not None:
             if version is not None:
                 raise QueryInvalid("rows are deleted from the newest version: leave out as_of")
-            from sleeper.tables.delete_statement import delete_by_statement
+            from sleeper.tables.deletions.statement import delete_by_statement
 
             return delete_by_statement(self._current(), deletion.where)
         answer = partial(sql, statement=statement)
@@ -940,19 +940,19 @@ class Table(TableHandle, WholeTable):
             "regions": regions,
             "prefix": prefix,
         }
-        from sleeper.tables.delete_once import delete_once
+        from sleeper.tables.deletions.once import delete_once
 
         since = if_unchanged_since
         with committing(reason=reason):
             table = self._current()
             if where is not None:
-                from sleeper.tables.delete_where import delete_where
+                from sleeper.tables.deletions.where import delete_where
 
                 by_condition = partial(
                     delete_where, table, where, if_unchanged_since=since, **asked
                 )
                 return delete_once(table, job_id, by_condition)
-            from sleeper.tables.delete_keys import delete_by_keys
+            from sleeper.tables.deletions.keys import delete_by_keys
 
             by_keys = partial(delete_by_keys, table, if_unchanged_since=since, **asked)
             return delete_once(table, job_id, by_keys)
@@ -985,7 +985,7 @@ class Table(TableHandle, WholeTable):
             StorageFailed, CommitUnknown: purge the same keys again.
             TableNotFound: the table was deleted.
         """
-        from sleeper.tables.delete_keys import listed_keys
+        from sleeper.tables.deletions.keys import listed_keys
         from sleeper.tables.purges.purge import purge
 
         with committing(reason=reason):

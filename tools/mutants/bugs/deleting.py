@@ -111,7 +111,7 @@ BUGS = (
     Bug(
         name="statement-counts-what-is-left",
         breaks="Rows that a statement deleted are counted where they are gone.",
-        module="tables/delete_statement.py",
+        module="tables/deletions/statement.py",
         right="table.store.at(number - 1)",
         wrong="table.store.at(number)",
         tests=STATEMENTS,
@@ -119,7 +119,7 @@ BUGS = (
     Bug(
         name="statement-without-room-refused",
         breaks="A statement is refused where readers cannot be told of more deleted keys.",
-        module="tables/delete_statement.py",
+        module="tables/deletions/statement.py",
         right="        except TableChanged:\n",
         wrong="        except ZeroDivisionError:\n",
         tests=STATEMENTS,
@@ -127,7 +127,7 @@ BUGS = (
     Bug(
         name="rows-deleted-where-it-is-null",
         breaks="Rows for which the condition is null go too.",
-        module="tables/delete_where.py",
+        module="tables/deletions/where.py",
         right='\\n{where}\\n) IS NOT TRUE"',
         wrong='\\n{where}\\n) IS FALSE"',
         tests=(*WHERE, "-k", "meet_the_condition"),
@@ -199,7 +199,7 @@ BUGS = (
     Bug(
         name="condition-that-differs-each-time",
         breaks="A condition that differs each time deletes rows that were not counted.",
-        module="tables/delete_where.py",
+        module="tables/deletions/where.py",
         right="    if kept + gone != rows:\n",
         wrong="    if kept > rows:\n",
         tests=(*WHERE, "-k", "is_none"),
@@ -215,7 +215,7 @@ BUGS = (
     Bug(
         name="all-keys-deleted",
         breaks="A region of every key deletes all rows.",
-        module="tables/delete_rows.py",
+        module="tables/deletions/regions.py",
         right="    if whole_region(table.schema) in regions:\n",
         wrong="    if not asked:\n",
         tests=ROWS,

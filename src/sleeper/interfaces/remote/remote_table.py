@@ -53,7 +53,7 @@ from sleeper.ports.ids import given_job_id
 from sleeper.state.kept_versions import KeptVersions
 from sleeper.tables.alter import ColumnChange, NewFields, NewType, asked_change
 from sleeper.tables.asked_json import asked_to_json
-from sleeper.tables.delete_rows import RowDeletion
+from sleeper.tables.deletions.regions import RowDeletion
 from sleeper.tables.history import HistoryEntry
 from sleeper.tables.ingest import IngestResult, csv_for, path_aside
 from sleeper.tables.purges.records import Purge

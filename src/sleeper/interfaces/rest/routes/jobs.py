@@ -41,7 +41,7 @@ from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
-from sleeper.tables.delete_rows import check_few
+from sleeper.tables.deletions.regions import check_few
 
 router = APIRouter(prefix="/sleeper", tags=["jobs"], route_class=CheckedRoute)
 

@@ -30,7 +30,7 @@ from sleeper.interfaces.rest.problems import wrong_form
 from sleeper.interfaces.rest.served_instance import ServedInstance
 from sleeper.model.schema import Schema
 from sleeper.tables.asked_json import asked_from_json
-from sleeper.tables.delete_rows import check_few
+from sleeper.tables.deletions.regions import check_few
 
 Call = Callable[[ServedInstance], Answer]
 """A question whose arguments are given."""

@@ -4,7 +4,7 @@
 2. one entry says that rows inside of them are deleted from the files that the table has now, and
    no file is changed
 3. readers leave these rows out from then on, and compactions write files without them
-4. more keys than readers can be told of are written out of their leaves (`delete_keys`)
+4. more keys than readers can be told of are written out of their leaves (`keys`)
 
 Rows that are added later stay, whatever their keys.
 """

@@ -2,9 +2,9 @@
 
 1. the condition is planned as that of a question; comparisons, IN, BETWEEN and LIKE 'prefix%' on
    row keys, with AND, OR and NOT, become regions of keys
-2. if each row of these regions meets it, the regions are deleted (`delete_rows`): one entry, and
+2. if each row of these regions meets it, the regions are deleted (`regions`): one entry, and
    no file is read or written
-3. any other condition is tested row by row (`delete_where`), and so is what readers cannot be told:
+3. any other condition is tested row by row (`where`), and so is what readers cannot be told:
    for a table of format 1, more than 1,000 regions, all keys, or a table without room
 4. rows that went by their keys are counted in the version before
 """
@@ -19,8 +19,8 @@ from sleeper.engine.sql.statements import exact_read
 from sleeper.errors import SleeperError, TableChanged
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.row_deletes import REGIONS_MAX
-from sleeper.tables.delete_rows import delete_rows
-from sleeper.tables.delete_where import delete_where
+from sleeper.tables.deletions.regions import delete_rows
+from sleeper.tables.deletions.where import delete_where
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.sql import TableVersion, deletion_answer, regions_read, scanned_table

@@ -17,7 +17,7 @@ from sleeper.errors import CommitUnknown, JobAlreadyCommitted, RowsChanged
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import CommittedJob, JobRecord
 from sleeper.state.transactions.files import AddFiles
-from sleeper.tables.delete_rows import RowDeletion
+from sleeper.tables.deletions.regions import RowDeletion
 from sleeper.tables.open_table import OpenTable
 
 Delete = Callable[[AddFiles | None], RowDeletion]

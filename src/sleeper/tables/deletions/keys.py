@@ -1,4 +1,4 @@
-"""Deletes rows by their keys: for readers to leave out (`delete_rows`), or written out of leaves.
+"""Deletes rows by their keys: for readers to leave out (`regions`), or written out of leaves.
 
 Readers are told of at most 1,000 deleted keys and ranges: to leave more out of each read would be
 slow. The rows of more keys are written out of their leaves (rule DEL-2). Keys are in memory.
@@ -17,7 +17,7 @@ from sleeper.lookup.keys import key_batch
 from sleeper.model.queries import NOT_GIVEN, asked_by
 from sleeper.model.row_deletes import REGIONS_MAX
 from sleeper.state.transactions.files import AddFiles
-from sleeper.tables.delete_rows import Described, RowDeletion, delete_rows, deleted_regions
+from sleeper.tables.deletions.regions import Described, RowDeletion, delete_rows, deleted_regions
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.unchanged_since import UnchangedSince, beside
 from sleeper.tables.write_out import (

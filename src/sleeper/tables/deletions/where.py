@@ -15,7 +15,7 @@ from sleeper.model.queries import NOT_GIVEN
 from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
-from sleeper.tables.delete_rows import RowDeletion
+from sleeper.tables.deletions.regions import RowDeletion
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.sql import TableVersion, query_where
