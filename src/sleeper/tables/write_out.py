@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Final
 
 import pyarrow as pa
@@ -54,6 +55,7 @@ _log = logging.getLogger(__name__)
 CHUNK_ROWS: Final = 32_768
 """So many rows are written at a time."""
 _ATTEMPTS_MAX: Final = 5
+_PAUSE_MAX_S: Final = 60.0
 _FINAL = (CommitTooLarge, JobAlreadyCommitted, NewFilesTooOld, PartitionNotInTree, RowsChanged)
 """What another attempt would end with too."""
 
@@ -88,25 +90,44 @@ class WrittenOut:
 def until_undisturbed(table: OpenTable, attempt: Callable[[], WrittenOut]) -> WrittenOut:
     """Try again where others changed the same leaves meanwhile.
 
+    Two that write the same leaves take their claims from each other. So each waits before another
+    attempt, for a random time that grows as attempts last longer and become more: one of them ends.
+
     Raises:
         CommitTooLarge: the state store cannot replace as many files at once.
         CommitContended: others took the files in each attempt. Nothing was committed.
     """
-    refusal: CommitRefused | None = None
-    for _ in range(_ATTEMPTS_MAX):
+    refusal, took_s = CommitRefused(), 0.0
+    clock = table.context.clock
+    for before in range(_ATTEMPTS_MAX):
+        if before:
+            clock.sleep(_pause_s(table.context.new_id(), before, took_s))
+        begun_s = clock.ticks_s()
         try:
             return attempt()
         except _FINAL:
             raise
         except CommitRefused as again:
             _log.info("writing leaves of table %s again: %s", table.name, again)
-            refusal = again
+            refusal, took_s = again, clock.ticks_s() - begun_s
         finally:
             table.undo_commit_if_deleted()
     raise CommitContended(
         f"others changed the same leaves of table {table.name!r} in each of {_ATTEMPTS_MAX} "
         f"attempts; nothing was committed. Try again. The last time: {refusal}"
     )
+
+
+def _pause_s(chance: str, attempts: int, took_s: float) -> float:
+    """Return how long to wait: up to twice the last attempt after one, four times after two.
+
+    Args:
+        chance: A random text.
+        attempts: How many attempts there were.
+        took_s: How long the last one took, in seconds.
+    """
+    share = int.from_bytes(sha256(chance.encode()).digest()[:8]) / 2.0**64
+    return share * min(_PAUSE_MAX_S, took_s * 2.0**attempts)
 
 
 def divided_by_keys(table: OpenTable, keys_of: Callable[[Region], pa.Table]) -> Divide:

@@ -21,6 +21,8 @@ STATEMENTS = ("tests/stories/test_deleted_by_sql.py", "-k", "TestByKeys")
 """Rows are deleted by statements in SQL whose conditions are about row keys."""
 CONDITIONS = ("tests/stories/test_conditional_commits.py",)
 """Rows are changed if nobody has changed their leaves since they were read."""
+PAUSES = ("tests/unit/tables/test_write_out.py",)
+"""Two processes write the same leaves, and disturb each other."""
 UPSERTS = ("tests/stories/test_upserts.py",)
 """Rows are replaced by their keys, beside others who add rows of the same keys."""
 
@@ -211,6 +213,14 @@ BUGS = (
         right="replace(reference, sequence=version.state.number)",
         wrong="replace(reference, sequence=None)",
         tests=(*WHERE, "-k", "obeyed"),
+    ),
+    Bug(
+        name="attempts-without-pauses",
+        breaks="Two who write the same leaves disturb each other in each attempt, and both fail.",
+        module="tables/write_out.py",
+        right="            clock.sleep(_pause_s(table.context.new_id(), before, took_s))\n",
+        wrong="            clock.sleep(0)\n",
+        tests=PAUSES,
     ),
     Bug(
         name="all-keys-deleted",
