@@ -1,4 +1,4 @@
-"""What SQL costs: a row by its key beside `query(key=)`, and sums beside DataFusion over the files.
+"""What SQL costs: rows by keys and counts beside `query` and `count`, others beside DataFusion.
 
 Each question is asked in turns with the one beside it, in one process; CPU time of all threads, the
 least of several runs. DataFusion alone does not check pages, nor merge or process rows, so it is
@@ -67,7 +67,30 @@ def questions(
         "a key, x200": (by_key(lambda key: table.sql(by(key))), look_up),
         "a key by where=, x200": (by_key(lambda key: table.query(where=where(key))), look_up),
     }
+    rows_by_key = "', '".join(keys[:5])
+    low, high = keys[KEYS // 2], f"{keys[KEYS // 2][:-3]}999"
+    plain: dict[str, tuple[str, Callable[[], object]]] = {
+        "5 keys by IN, x20": (
+            f"SELECT * FROM t WHERE key IN ('{rows_by_key}')",
+            lambda: table.query(keys=keys[:5]).to_arrow(),
+        ),
+        "a range by BETWEEN, x20": (
+            f"SELECT * FROM t WHERE key BETWEEN '{low}' AND '{high}'",
+            lambda: table.query(range={"key": (low, f"{high}0")}, ordered=False).to_arrow(),
+        ),
+        "count(*), x20": ("SELECT count(*) FROM t", table.count),
+        "the first 10 rows, x20": (
+            "SELECT * FROM t LIMIT 10",
+            lambda: table.query(limit=10).to_arrow(),
+        ),
+    }
+    for name, (statement, call) in plain.items():
+        asked[name] = (
+            lambda statement=statement: [table.sql(statement).to_arrow() for _ in range(20)],
+            lambda call=call: [call() for _ in range(20)],
+        )
     statements = {
+        "rows by a condition on a value": "SELECT * FROM t WHERE n < 524",
         "sum of a column": "SELECT sum(n) FROM t",
         "sums of 50 groups": "SELECT kind, sum(n), avg(x) FROM t GROUP BY kind",
         "sum by a condition on a value": "SELECT sum(x) FROM t WHERE n < 100",

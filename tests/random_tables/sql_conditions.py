@@ -65,9 +65,16 @@ class ConditionSource:
                 word = pick.choice(("IS TRUE", "IS NOT TRUE", "IS NOT NULL", "IS NULL"))
                 return Written(f"({part.ours}) {word}", f"({part.theirs}) {word}")
 
-    def _comparison(self) -> Written:
+    def of_keys(self) -> str:
+        """Return comparisons of row keys joined by AND: most of them need no plan."""
+        parts = [self._comparison(of_key=True).ours for _ in range(self._pick.choice((1, 1, 2, 3)))]
+        return " AND ".join(
+            part[1:-1] if part.startswith("(") and " BETWEEN " in part else part for part in parts
+        )
+
+    def _comparison(self, *, of_key: bool = False) -> Written:
         pick = self._pick
-        field = pick.choice(self._keys if pick.random() < 0.7 else self._plain)
+        field = pick.choice(self._keys if of_key or pick.random() < 0.7 else self._plain)
         columns = Written(quoted(field.name), their_column(self._schema, field))
         if field.type is Primitive.BOOLEAN:
             return columns

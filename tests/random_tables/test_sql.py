@@ -13,6 +13,7 @@ import pytest
 
 from sleeper.engine.reading import few_rows, verified_pages
 from sleeper.model.schema import Schema
+from sleeper.tables.table import Table
 from tests.random_tables.random_table import RandomTable, arrow_table, random_table
 from tests.random_tables.sql_conditions import ConditionSource, Written, quoted, their_column
 from tests.random_tables.table_model import Row, comparable_rows
@@ -57,7 +58,7 @@ def compare(seed: int) -> None:
         for _ in range(A_TABLE):
             condition = source.condition()
             try:
-                compare_answers(table, condition, theirs)
+                compare_answers(table, condition, theirs, source)
             except BaseException as error:
                 error.add_note(f"seed {seed}: {condition}; {table.schema}, {table.properties}")
                 raise
@@ -76,7 +77,10 @@ def duck_table(schema: Schema, rows: list[Row]) -> duckdb.DuckDBPyConnection:
 
 
 def compare_answers(
-    table: RandomTable, condition: Written, theirs: duckdb.DuckDBPyConnection
+    table: RandomTable,
+    condition: Written,
+    theirs: duckdb.DuckDBPyConnection,
+    source: ConditionSource,
 ) -> None:
     """Compare the rows of a condition, their order, their number, and groups of them."""
     pick, schema, rows = table.pick, table.schema, table.model.shown()
@@ -102,6 +106,17 @@ def compare_answers(
         {1: len(wanted), 0: len(rows) - len(wanted)}
     )
     _same_groups(pick, table, condition, theirs)
+    _same_without_a_plan(ours, source.of_keys(), names)
+
+
+def _same_without_a_plan(ours: Table, condition: str, names: list[str]) -> None:
+    """Compare the answers by keys with those of a plan: a comment leaves a statement to that."""
+    listed = ", ".join(map(quoted, names))
+    where = f"FROM {quoted(ours.name)} WHERE {condition}"
+    for statement in (f"SELECT {listed} {where}", f"SELECT count(*) {where}"):
+        found, wanted = ours.sql(statement).to_arrow(), ours.sql(f"--\n{statement}").to_arrow()
+        assert found.schema.equals(wanted.schema, check_metadata=True), statement
+        assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
 
 
 def _same_groups(

@@ -452,13 +452,13 @@ class Instance:
             DataDamaged: a file of a table is missing or wrong.
             StorageFailed: the temp folder is full, or the statement needs too much memory.
         """
-        from sleeper.instance.sql import planned_statement
+        from sleeper.instance.sql import statement_rows
         from sleeper.tables.sql import deletion_asked_for
 
         deletion = deletion_asked_for(statement, lambda: [each.name for each in self.tables()])
         if deletion is not None:
             return self.table(deletion.table).sql(statement)
-        return planned_statement(self._context, self._sql_handles, statement).rows()
+        return statement_rows(self._context, self._sql_handles, statement)
 
     def explain_sql(self, statement: str) -> str:
         """Return what a statement would do: DataFusion's plan, and what is read of each table.

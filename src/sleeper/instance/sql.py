@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement
 from sleeper.engine.sql.table_scan import ScannedTable
 from sleeper.model.tables import TableRecord
@@ -22,22 +25,36 @@ class StatementTable(TableHandle):
         return sql.scanned_lazily(self._current())
 
 
-def planned_statement(
+def statement_rows(
     context: InstanceContext, handles: dict[str, StatementTable], statement: str
-) -> Statement:
-    """Return a statement that is planned over the tables that it may name.
+) -> Rows:
+    """Return the rows of a statement over the tables that it may name.
 
     Args:
         context: The instance.
         handles: The tables that statements share, by their ids.
         statement: The statement.
     """
+    return sql.statement_rows(statement, *_named_tables(context, handles, statement))
+
+
+def planned_statement(
+    context: InstanceContext, handles: dict[str, StatementTable], statement: str
+) -> Statement:
+    """Return such a statement with its plan; it reads nothing yet.
+
+    Args: as `statement_rows`.
+    """
+    return sql.planned_statement(statement, *_named_tables(context, handles, statement))
+
+
+def _named_tables(
+    context: InstanceContext, handles: dict[str, StatementTable], statement: str
+) -> tuple[Mapping[str, ScannedTable], Sequence[str], Path | None]:
     records = {record.name: record for record in context.index.all()}
     named = [records[name] for name in sql.named_in(statement, [*records])]
     tables = {each.name: _handle(context, handles, each).scanned() for each in named}
-    return sql.planned_statement(
-        statement, tables, names=[*records], temp_folder=context.temp_folder
-    )
+    return tables, [*records], context.temp_folder
 
 
 def _handle(

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from sleeper.engine.reading.few_rows import FEW_ROWS
 from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.deletions import SqlDeletion, deletion_in
+from sleeper.engine.sql.plain_statements import plain_rows
 from sleeper.engine.sql.statements import Statement, rows_where
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, chosen_pages
 from sleeper.errors import BadRequest, QueryInvalid
@@ -67,7 +69,7 @@ class TableVersion:
 def sql(table: OpenTable, state: TableState, statement: str) -> Rows:
     """Return the rows of a statement about one state of one table (`Table.sql`)."""
     version = TableVersion(table.name, table.reader, state, table.now_ms())
-    rows = _about_one_table(statement, version).rows()
+    rows = statement_rows(statement, *_one_table(version))
     rows.transaction = state.number
     return rows
 
@@ -96,13 +98,14 @@ def deletion_answer(rows: int | None, transaction: int) -> Rows:
 
 def explain_sql(table: OpenTable, statement: str) -> str:
     """Return the plan of a statement, and what is read of the table (`Table.explain_sql`)."""
-    return _about_one_table(statement, TableVersion.newest(table)).explain()
+    return planned_statement(statement, *_one_table(TableVersion.newest(table))).explain()
 
 
-def _about_one_table(text: str, version: TableVersion) -> Statement:
+def _one_table(
+    version: TableVersion,
+) -> tuple[Mapping[str, ScannedTable], Sequence[str], Path | None]:
     tables = {version.name: scanned_table(version)}
-    folder = version.reading.temp_folder
-    return planned_statement(text, tables, names=[version.name], temp_folder=folder)
+    return tables, [version.name], version.reading.temp_folder
 
 
 def scan_polars(table: OpenTable, *, ordered: bool) -> pl.LazyFrame:
@@ -164,10 +167,23 @@ def query_where(
     )
 
 
+def statement_rows(
+    text: str,
+    tables: Mapping[str, ScannedTable],
+    names: Sequence[str],
+    temp_folder: Path | None,
+) -> Rows:
+    """Return the rows of a statement; a plain one needs no plan.
+
+    Args and Raises: as `planned_statement`.
+    """
+    rows = plain_rows(text, tables)
+    return planned_statement(text, tables, names, temp_folder).rows() if rows is None else rows
+
+
 def planned_statement(
     text: str,
     tables: Mapping[str, ScannedTable],
-    *,
     names: Sequence[str],
     temp_folder: Path | None,
 ) -> Statement:
@@ -269,13 +285,16 @@ class _RegionsRead:
         """The transaction number of the state."""
         return self.version.state.number
 
-    def rows(self, columns: Sequence[str] | None) -> Rows:
-        """Return the rows; those of complete keys are looked up."""
+    def rows(self, columns: Sequence[str] | None, *, rows_max: int | None = None) -> Rows:
+        """Return the rows; those of complete keys are looked up, and few others read in order."""
         reading, state, now_ms = self.version.reading, self.version.state, self.version.now_ms
         keys: list[Key] | None = single_keys(self.regions, reading.schema)
         if not keys:
+            ordered = self.ordered or (rows_max is not None and rows_max <= FEW_ROWS)
             return query_regions(
-                reading, state, self.regions, columns, now_ms, ordered=self.ordered
+                *(reading, state, self.regions, columns, now_ms),
+                ordered=ordered,
+                rows_max=rows_max,
             )
         if len(keys) == 1:
             return query_key(reading, state, keys[0], columns, now_ms)
@@ -320,7 +339,7 @@ class _KeysRead:
         """The transaction number of the state."""
         return self.version.state.number
 
-    def rows(self, columns: Sequence[str] | None) -> Rows:
+    def rows(self, columns: Sequence[str] | None, *, rows_max: int | None = None) -> Rows:
         """Return the rows, in key order."""
         version = self.version
         return query_keys(version.reading, version.state, self.keys, columns, version.now_ms)

@@ -13,7 +13,41 @@ ENGINES = ("tests/stories/test_other_engines.py",)
 INTERRUPTED = ("tests/unit/engine/test_interruptible.py",)
 MISREAD = ("tests/stories/test_misread_sql.py",)
 
+PLAIN = ("tests/unit/engine/sql/test_plain_statements.py", "tests/stories/test_plain_sql.py")
+
 BUGS = (
+    Bug(
+        name="word-of-sql-is-a-name",
+        breaks="SELECT current_user reads a column of that name, and not what SQL says.",
+        module="engine/sql/plain_statements.py",
+        right="if found is None or found.lower() in _WORDS:",
+        wrong="if found is None:",
+        tests=(*PLAIN, "-k", "word or planned"),
+    ),
+    Bug(
+        name="plain-statement-ends-anywhere",
+        breaks="What follows a plain statement, such as OFFSET or OR, has no effect.",
+        module="engine/sql/plain_statements.py",
+        right="or not 0 <= limit <= _LIMIT_MAX or not tokens.at_end:",
+        wrong="or not 0 <= limit <= _LIMIT_MAX:",
+        tests=(*PLAIN, "-k", "planned"),
+    ),
+    Bug(
+        name="plain-condition-on-values",
+        breaks="A condition on a value returns all rows of the table.",
+        module="engine/sql/plain_statements.py",
+        right="    if not (is_whole or read.is_exact):\n        return None\n",
+        wrong="",
+        tests=(*PLAIN, "-k", "leave_other_rows"),
+    ),
+    Bug(
+        name="plain-statement-keeps-signs-of-zeros",
+        breaks="A plain statement returns -0.0 where a planned one returns 0.0.",
+        module="engine/sql/plain_statements.py",
+        right="read = comparable_table(table).narrowed(condition)",
+        wrong="read = table.narrowed(condition)",
+        tests=(*PLAIN, "-k", "those_of_a_plan"),
+    ),
     Bug(
         name="distinct-from-takes-the-and-of-between",
         breaks="x BETWEEN a AND b IS DISTINCT FROM c is read with parentheses at another place.",

@@ -71,21 +71,21 @@ class ComparableRead:
         """The transaction number of the state that is read."""
         return self.stored.transaction
 
-    def rows(self, columns: Sequence[str] | None) -> Rows:
+    def rows(self, columns: Sequence[str] | None, *, rows_max: int | None = None) -> Rows:
         """Return the rows with these columns; without any, with all columns of the table."""
         needed = None
         if columns is not None:
             needed = [*dict.fromkeys(self.unchanged.get(name, name) for name in columns)]
-        rows = self.stored.rows(needed)
+        rows = self.stored.rows(needed, rows_max=rows_max)
         names = rows.schema.names if columns is None else [*columns]
         sources = [self.unchanged.get(name, name) for name in names]
+        if names == sources == rows.schema.names:
+            return _comparable_rows(rows)
         fields = [
             rows.schema.field(source).with_name(name)
             for name, source in zip(names, sources, strict=True)
         ]
         schema = pa.schema(fields)
-        if names == rows.schema.names and not _float_names(schema):
-            return rows
 
         def batches() -> Iterator[pa.RecordBatch]:
             with rows:
@@ -96,15 +96,37 @@ class ComparableRead:
                     ]
                     yield pa.RecordBatch.from_arrays(found, schema=schema)
 
-        return Rows(
-            *(batches(), schema, rows.transaction),
-            counter=rows.count,
-            known_count=rows.known_count,
-        )
+        return _with_batches(rows, batches(), schema)
 
     def explain(self) -> str:
         """Return what is read."""
         return self.stored.explain()
+
+
+def _comparable_rows(rows: Rows) -> Rows:
+    """Return rows with all numbers as SQL compares them."""
+    schema = rows.schema
+    floats = [_has_floats(field.type) for field in schema]
+    if not any(floats):
+        return rows
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with rows:
+            for batch in rows:
+                pairs = zip(batch.columns, floats, strict=True)
+                found = [comparable(each) if is_float else each for each, is_float in pairs]
+                yield pa.RecordBatch.from_arrays(found, schema=schema)
+
+    return _with_batches(rows, batches(), schema)
+
+
+def _with_batches(rows: Rows, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Rows:
+    """Return as many rows as others, which are counted as those are."""
+    return Rows(
+        *(batches, schema, rows.transaction),
+        counter=rows.count,
+        known_count=rows.known_count,
+    )
 
 
 def comparable(array: pa.Array) -> pa.Array:

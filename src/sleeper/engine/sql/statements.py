@@ -12,7 +12,8 @@ of our readers answers by itself; spooled rows are written to a temp file before
 5. rows are read during iteration (`rows`): by a direct read, or by DataFusion over scans of tables,
    which ask for the columns and regions that the plan needs (`table_scan`)
 
-`rows_where` does the same for a condition of a query, over one table and in its order.
+`rows_where` does the same for a condition of a query, over one table and in its order. Plain
+statements and conditions on keys are read before all that (`plain_statements`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from sleeper.engine.sql.float_aggregates import (
     may_need_rewriting,
     rewritten,
 )
+from sleeper.engine.sql.plain_statements import plain_read
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, joins_lists
 from sleeper.engine.sql.refusals import check_planned, check_times, check_written
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
@@ -397,6 +399,9 @@ def rows_where(
     Raises:
         QueryInvalid: it is not a condition, a column is unknown, or types do not fit.
     """
+    plain = plain_read(where, table)
+    if plain is not None:
+        return plain.rows(columns)
     what = f"where={shortened(where)!r}"
     scanned, stored = comparable_and_stored(table)
     names = [*(table.arrow_schema.names if columns is None else columns)]
@@ -426,6 +431,9 @@ def exact_read(table: ScannedTable, where: str, *, temp_folder: Path | None) -> 
         QueryInvalid: it is not a condition, a column is unknown, or types do not fit.
     """
     what = f"where={shortened(where)!r}"
+    plain = plain_read(where, table)
+    if plain is not None:
+        return plain
     scanned, _ = comparable_and_stored(table)
     with translated(what, table.arrow_schema.names):
         session, _, plan = _planned(where, scanned, what, temp_folder)

@@ -38,8 +38,11 @@ class NarrowedRead(Protocol):
     def transaction(self) -> int:
         """The transaction number of the state that is read."""
 
-    def rows(self, columns: Sequence[str] | None) -> Rows:
-        """Return the rows with these columns; with all of them without any."""
+    def rows(self, columns: Sequence[str] | None, *, rows_max: int | None = None) -> Rows:
+        """Return the rows with these columns; with all of them without any.
+
+        The caller may say that it stops after so many rows.
+        """
 
     def explain(self) -> str:
         """Return what is read, in a line: leaves, files and pages of those that there are."""
@@ -296,8 +299,8 @@ class SpooledRead:
     transaction: int
     is_exact: bool = False
 
-    def rows(self, columns: Sequence[str] | None) -> Rows:
-        """Return the rows of some columns of the file."""
+    def rows(self, columns: Sequence[str] | None, *, rows_max: int | None = None) -> Rows:
+        """Return the rows of some columns of the file; a caller that stops reads no more of it."""
         with pa.memory_map(str(self.path)) as source:
             schema = pa.ipc.open_file(source).schema
         names = schema.names if columns is None else [*columns]
