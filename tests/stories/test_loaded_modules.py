@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -116,7 +117,7 @@ def test_the_first_look_up_in_a_folder_loads_no_writer_and_no_query_engine(folde
     assert {name for name in loaded if name.startswith(properties)} == {
         properties + n for n in read
     }
-    assert len([name for name in loaded if name.startswith("sleeper")]) <= 106
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 107
     assert foreign_packages(loaded) <= {"pyarrow", "numpy", "cloudpickle", "xxhash"}
     assert {"http", "xml", "email", "sqlite3", "tempfile", "pyarrow.parquet"} & loaded == set()
 
@@ -134,6 +135,29 @@ assert table.query(range={{"key": ("b", None)}}).count() == 1
     assert [name for name in sorted(loaded) if name.startswith(unwanted)] == []
     assert len([name for name in loaded if name.startswith("sleeper")]) <= 160
     assert {"polars", "boto3", "obstore", "rich", "click"} & loaded == set()
+
+
+def test_rows_of_python_and_json_load_no_pandas(tmp_path):
+    """Arrow would load it for an instant with a time zone: a quarter of a second, and 40 MB."""
+    url = str(tmp_path / "instance")
+    schema = pa.schema([("key", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    table = sleeper.connect(url, create=True).create_table("t", schema, row_keys=["key"])
+    table.ingest([{"key": "a", "at": datetime(2025, 1, 1, tzinfo=UTC)}])
+    loaded = modules_loaded(f"""
+import contextlib, io
+from sleeper.interfaces.cli.main import main
+import sleeper
+table = sleeper.connect({url!r}).table("t")
+for rows in (table.query(key="a").to_pylist(), [*table.query(key="a").rows()]):
+    assert rows[0]["at"].isoformat() == "2025-01-01T00:00:00+00:00"
+for form in ("table", "json"):
+    shown = io.TextIOWrapper(io.BytesIO())
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(shown):
+        main(["query", "t", "--key", "key=a", "--format", form, "--instance", {url!r}])
+    assert b"2025-01-01" in shown.buffer.getvalue(), shown.buffer.getvalue()
+""")
+
+    assert {"pandas", "polars", "datafusion"} & loaded == set()
 
 
 def test_a_compaction_on_one_machine_loads_nothing_of_spark(folder):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from sleeper.engine.python_values import python_values
 from sleeper.html.markup import Markup, counted, element, grid, shortened
 from sleeper.model.column_types import duration_text
 
@@ -33,7 +34,7 @@ def row_grid(rows: pa.Table, caption: object = None) -> Markup:
         left_out = counted(rows.num_columns - shown.num_columns, "column")
         caption = f"{caption or ''}; {left_out} more"
     numeric = [n for n, field in enumerate(shown.schema) if _is_number(field.type)]
-    columns = [column.to_pylist(maps_as_pydicts="lossy") for column in shown.columns]
+    columns = [python_values(column) for column in shown.columns]
     cells = ([cell_text(value) for value in row] for row in zip(*columns, strict=True))
     return grid(headings, cells, caption=caption, numeric=numeric)
 

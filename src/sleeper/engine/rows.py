@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Never, Self
 import pyarrow as pa
 
 from sleeper.engine.panics import translated_panics
+from sleeper.engine.python_values import python_rows
 from sleeper.engine.row_grid import row_grid
 from sleeper.errors import BadRequest
 from sleeper.html.markup import Markup, counted, element
@@ -179,8 +180,7 @@ class Rows(NotebookHtml):
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Read all rows into dicts; maps become dicts too."""
-        rows: list[dict[str, Any]] = self.to_arrow().to_pylist(maps_as_pydicts="lossy")
-        return rows
+        return python_rows(self.to_arrow())
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows as dicts, one by one, in the memory of a batch; maps become dicts too.
@@ -190,7 +190,7 @@ class Rows(NotebookHtml):
         batches = iter(self)
         try:
             for batch in batches:
-                yield from batch.to_pylist(maps_as_pydicts="lossy")
+                yield from python_rows(batch)
         finally:
             _close(batches)
 

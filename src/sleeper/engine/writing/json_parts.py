@@ -83,7 +83,7 @@ def _lines(batch: pa.RecordBatch) -> bytes:
                 f"field {name!r} has NaN or an infinity, which JSON has not. Leave the field out, "
                 "or ask for results in S3."
             )
-    lines = json_lines(batch).getvalue()
+    lines = json_lines(batch)
     for found, escape in _NO_CHARACTERS.items():
         lines = lines.replace(found, escape)
     return lines

@@ -23,6 +23,7 @@ from sleeper.engine.arrow_schema import columns_with_statistics
 from sleeper.engine.panics import translated_panics
 from sleeper.engine.reading.regions import row_groups
 from sleeper.engine.rows import Rows
+from sleeper.engine.writing.few_json_lines import few_json_lines
 from sleeper.errors import AlreadyExists, QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
 
 if TYPE_CHECKING:
@@ -277,12 +278,17 @@ def _text_of(column: pa.Array) -> pa.Array:
     return texts.to_arrow().cast(pa.string())
 
 
-@translated_panics("polars")
-def json_lines(batch: pa.RecordBatch) -> BytesIO:
+def json_lines(batch: pa.RecordBatch) -> bytes:
     """Return rows as JSON, an object a line.
 
     Bytes are base64, lengths of time ISO 8601, keys of maps texts, NaN and infinities null.
     """
+    few = few_json_lines(batch)
+    return _many_json_lines(batch) if few is None else few
+
+
+@translated_panics("polars")
+def _many_json_lines(batch: pa.RecordBatch) -> bytes:
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     frame = pl.DataFrame(batch)
@@ -290,13 +296,13 @@ def json_lines(batch: pa.RecordBatch) -> BytesIO:
     frame.with_columns(
         _json_ready(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
     ).write_ndjson(lines)
-    return lines
+    return lines.getvalue()
 
 
 def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
     row_count = 0
     for batch in batches:
-        file.write(json_lines(batch).getbuffer())
+        file.write(json_lines(batch))
         row_count += batch.num_rows
     return row_count
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import click
 
 from sleeper.engine.interruptible import awaited
+from sleeper.engine.python_values import python_rows
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import BadRequest, QueryInvalid
@@ -407,7 +408,7 @@ def _parts(rows: Rows) -> Iterator[list[dict[str, Any]]]:
     with rows:
         for batch in rows:
             for start in range(0, batch.num_rows, _PART_ROWS):
-                part += batch.slice(start, _PART_ROWS).to_pylist()
+                part += python_rows(batch.slice(start, _PART_ROWS), maps=None)
                 if len(part) > _PART_ROWS:
                     yield part[:_PART_ROWS]
                     part = part[_PART_ROWS:]

@@ -17,6 +17,7 @@ import click
 import pyarrow as pa
 
 from sleeper.engine.interruptible import awaited
+from sleeper.engine.python_values import python_rows
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import SleeperError
@@ -392,7 +393,7 @@ def _show(rows: Rows) -> None:
     Args:
         rows: The rows: one more than are shown, if there are more.
     """
-    names, shown = rows.schema.names, rows.to_arrow().to_pylist()
+    names, shown = rows.schema.names, python_rows(rows.to_arrow(), maps=None)
     listed = [[row[name] for name in names] for row in shown[:_SHOWN_ROWS]]
     print_grid(names, listed, as_values=True)
     if len(shown) <= _SHOWN_ROWS:

@@ -136,7 +136,7 @@ def _document(rows: Rows, limits: RequestLimits) -> bytes:
             row_count += batch.num_rows
             too_many = row_count > limits.answer_rows
             if not too_many and batch.num_rows:
-                lines.append(json_lines(batch).getvalue().rstrip(b"\n").replace(b"\n", b","))
+                lines.append(json_lines(batch).rstrip(b"\n").replace(b"\n", b","))
                 size += len(lines[-1])
             if too_many or size > limits.answer_bytes:
                 raise QueryInvalid(
