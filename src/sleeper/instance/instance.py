@@ -103,6 +103,8 @@ def connect(
     *,
     create: bool = False,
     allow_functions: Sequence[str] | None = None,
+    cache_folder: str | os.PathLike[str] | None = None,
+    cache_bytes: int | None = None,
 ) -> Instance:
     """Open an instance.
 
@@ -115,19 +117,26 @@ def connect(
         allow_functions: Modules whose functions may run in this process if a table names one
             (`sleeper.table.function`), such as `my_package.cleaning` or `my_package.*`. Without
             it, the modules in SLEEPER_ALLOW_FUNCTIONS, separated by commas, or none.
+        cache_folder: A folder of this machine's disk that keeps what look-ups by key and small
+            ranges read of files in a bucket, for all processes of this user; it is made if it is
+            missing. Without it, SLEEPER_CACHE_FOLDER, or nothing is kept.
+        cache_bytes: How many bytes of the disk it may take, at least 16 MiB. Without it,
+            SLEEPER_CACHE_BYTES, or 1 GiB.
 
     Returns:
         The instance; usable as a context manager, picklable (except `memory://`).
 
     Raises:
         UrlInvalid: the URL's scheme is not known.
-        BadRequest: `allow_functions` is not a list of modules.
+        BadRequest: `allow_functions` is not a list of modules, or `cache_folder` no path, or
+            `cache_bytes` too small.
         InstanceNotFound: there is no instance, and `create` is False.
         FormatTooNew: a newer Sleeper made it.
         MissingExtra: the URL names a bucket, and `sleeper-store[objectstore]` is not installed.
         StorageFailed: the storage cannot be read or written.
     """
-    place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
+    stores = ObjectStoreSettings.of(os.environ).with_cache(cache_folder, cache_bytes)
+    place = place_of(url, stores, _now)
     return _connect(place, allowed_functions(allow_functions, os.environ), create=create)
 
 

@@ -58,6 +58,7 @@ class ParquetIndex:
 
     Attributes:
         filename: The file's key.
+        file_bytes: Its size.
         footer: Its footer.
         has_checksums: Whether every page read so far had a checksum. If one had none, decoded
             values must be validated before they are returned.
@@ -68,6 +69,7 @@ class ParquetIndex:
     ) -> None:
         footer, seal = end.footer, end.seal
         self.filename = filename
+        self.file_bytes = end.file_bytes
         self.footer = footer
         self._fields = fields
         self.has_checksums = True

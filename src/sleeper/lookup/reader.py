@@ -10,7 +10,11 @@ a seal is our writer's checksum of these; a range is bytes of a file from one pl
 4. if the file is remote and one key is looked up, all pages that it may need are requested at once
    (`read_key_ahead`)
 5. key columns are searched page by page (`find_rows`), value columns are read for found rows alone
-6. an error of damaged bytes drops the index from the cache and names the file (`_guarded`)
+6. an error of damaged bytes drops the index from the cache and names the file (`_guarded`); if a
+   disk cache had something of the file, that is deleted, and the file is read again first
+
+Where there is a disk cache, the ends of files, and what keys and small ranges need of them, are
+read through it; what scans read is not, as it would drive that out.
 
 `check` and `inspect` give other readers the same indexes. docs/lookup.md says how the parts of this
 folder work together.
@@ -18,11 +22,12 @@ folder work together.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -31,13 +36,18 @@ from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.columns import FieldInFiles, WantedColumns
 from sleeper.lookup.key_search import KeyRows, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
-from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_end
+from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges, range_reader, read_file_end
 from sleeper.lookup.parquet_index import IndexCache, ParquetIndex, SingleFlight
 from sleeper.lookup.read_ahead import PAGES_BYTES_MAX, ReadAhead, is_absent, read_key_ahead
 from sleeper.lookup.sorted_rows import check_key_order
 from sleeper.ports.objects import Objects
 
+if TYPE_CHECKING:
+    from sleeper.ports.read_cache import CachedFiles, ReadCache
+
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 UNKNOWN_READ_BYTES = 256 << 10
 """Bytes of the first read of a remote file whose size is not known."""
@@ -76,6 +86,7 @@ class LookupReader:
             check that its rows have this order. None to trust every file.
         fields: How files have the table's fields, by name, once its columns were changed; else
             None.
+        read_cache: Keeps what is read of the files for other processes; None if nothing does.
 
     Attributes:
         is_remote: Whether requests for the files take milliseconds.
@@ -88,8 +99,10 @@ class LookupReader:
         cache_bytes: int = 256 << 20,
         ordered_by: tuple[pa.Schema, Sequence[str]] | None = None,
         fields: Mapping[str, FieldInFiles] | None = None,
+        read_cache: ReadCache | None = None,
     ) -> None:
         self._files = files
+        self._kept = None if read_cache is None else read_cache.over(files)
         self.is_remote = files.is_remote
         self._ordered_by = ordered_by
         self._fields = fields
@@ -194,14 +207,20 @@ class LookupReader:
         self.at_once([partial(self._guarded, self._check_file, name) for name in filenames])
 
     def inspect(
-        self, filename: str, look: Callable[[ParquetIndex, ReadRanges], T], *, anew: bool = False
+        self,
+        filename: str,
+        look: Callable[[ParquetIndex, ReadRanges], T],
+        *,
+        anew: bool = False,
+        keep: bool = False,
     ) -> T:
         """Call `look` with a file's index, which may grow, and return its result.
 
         Args:
             filename: The file.
             look: Takes the index, and a function that reads ranges of the file.
-            anew: Read the index from the file, though it may be in memory.
+            anew: Read the index from the file, though it may be in memory or in the disk cache.
+            keep: Whether what `look` reads of the file is worth keeping in the disk cache.
 
         Raises:
             DataDamaged: the file is missing, or `look` raised for damaged bytes.
@@ -211,7 +230,7 @@ class LookupReader:
         def look_at(filename: str) -> T:
             if anew:
                 self._cache.drop(filename)
-            index, read = self._opened(filename, scan=True)
+            index, read = self._opened(filename, scan=True, keep=keep, anew=anew)
             size = index.size_bytes
             found = look(index, read)
             if index.size_bytes != size:
@@ -239,8 +258,11 @@ class LookupReader:
         """Look up in one file."""
         return self._guarded(partial(self._look_up_file, call), filename)
 
-    def _guarded(self, read_file: Callable[[str], T], filename: str) -> T:
-        """Read one file; translate errors of damaged bytes to an error that names the file."""
+    def _guarded(self, read_file: Callable[[str], T], filename: str, *, again: bool = False) -> T:
+        """Read one file; translate errors of damaged bytes to an error that names the file.
+
+        Whether it is the file that is damaged is known once it was read without the disk cache.
+        """
         try:
             return read_file(filename)
         except ObjectNotFound as error:
@@ -260,6 +282,13 @@ class LookupReader:
             raise
         except DECODING_ERRORS as error:
             self._cache.drop(filename)
+            if self._kept is not None and not again and self._kept.drop(filename):
+                logger.warning(
+                    "data file %r is read again, without what the disk cache had of it: %s",
+                    filename,
+                    error,
+                )
+                return self._guarded(read_file, filename, again=True)
             reason = str(error) or type(error).__name__
             raise DataDamaged(
                 f"data file {filename!r} is damaged or of the wrong kind: {reason}. "
@@ -267,42 +296,67 @@ class LookupReader:
             ) from error
 
     def _check_file(self, filename: str) -> None:
-        index, read = self._opened(filename, scan=True)
+        index, read = self._opened(filename, scan=True, keep=True)
         index.check_indexes(read)
 
-    def _opened(self, filename: str, *, scan: bool = False) -> tuple[ParquetIndex, ReadRanges]:
-        """Return a file's index, and a function that reads the file during one call."""
-        read = range_reader(self._files.read_ranges, filename)
+    def _opened(
+        self, filename: str, *, scan: bool = False, keep: bool = False, anew: bool = False
+    ) -> tuple[ParquetIndex, ReadRanges]:
+        """Return a file's index, and a function that reads the file during one call.
+
+        Args:
+            filename: The file.
+            scan: Whether a scan asks.
+            keep: Whether the function reads through the disk cache.
+            anew: Whether the index is read without it.
+        """
         index = self._cache.get(filename, scan=scan)
         if not self.is_remote:
-            return index or self._open(filename, read, None, scan=scan), read
+            read = range_reader(self._files.read_ranges, filename)
+            return index or self._open(filename, read, scan=scan), read
+        held: Sequence[tuple[int, bytes]] = ()
+        kept = None if anew else self._kept
+        if index is None:
+            open_once = partial(self._open_remote, filename, kept, scan=scan)
+            index, held = self._flights.run((filename, anew), open_once)
+        read = self._reads(filename, index.file_bytes, kept if keep else None)
 
         def share(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
             return self._flights.run((filename, *ranges), lambda: read(ranges))
 
-        if index is not None:
-            return index, ReadAhead(share)
-
-        def open_once() -> tuple[ParquetIndex, Sequence[tuple[int, bytes]]]:
-            ahead = ReadAhead(read)
-            return self._open(filename, read, ahead, scan=scan), ahead.held
-
-        index, held = self._flights.run(filename, open_once)
         return index, ReadAhead(share, held)
 
-    def _open(
-        self, filename: str, read: ReadRanges, ahead: ReadAhead | None, *, scan: bool
-    ) -> ParquetIndex:
-        """Read a file's footer and page indexes; if it is remote, keep what is read with them."""
-        size_bytes = self._sizes.pop(filename, None)
-        if ahead is None:
-            end = read_file_end(size_bytes or self._files.size(filename), read)
-        elif size_bytes is None:
-            tail, size_bytes = self._files.read_end(filename, UNKNOWN_READ_BYTES)
+    def _reads(self, filename: str, size_bytes: int, kept: CachedFiles | None) -> ReadRanges:
+        """Return what reads ranges of a file: through the disk cache, if `kept` is given."""
+        if kept is None:
+            return range_reader(self._files.read_ranges, filename)
+        return range_reader(
+            lambda name, ranges: kept.read_ranges(name, size_bytes, ranges), filename
+        )
+
+    def _open(self, filename: str, read: ReadRanges, *, scan: bool) -> ParquetIndex:
+        """Read the footer and page indexes of a local file."""
+        size_bytes = self._sizes.pop(filename, None) or self._files.size(filename)
+        return self._indexed(filename, read_file_end(size_bytes, read), read, scan=scan)
+
+    def _open_remote(
+        self, filename: str, kept: CachedFiles | None, *, scan: bool
+    ) -> tuple[ParquetIndex, Sequence[tuple[int, bytes]]]:
+        """Read the footer and page indexes of a remote file; return what was read with them."""
+        size_bytes, tail = self._sizes.pop(filename, None), b""
+        if size_bytes is None:
+            tail, size_bytes = (kept or self._files).read_end(filename, UNKNOWN_READ_BYTES)
+        ahead = ReadAhead(self._reads(filename, size_bytes, kept))
+        if tail:
             ahead.keep(size_bytes - len(tail), tail)
-            end = read_file_end(size_bytes, ahead.hold, remote=True, tail=tail)
-        else:
-            end = read_file_end(size_bytes, ahead.hold, remote=True)
+        end = read_file_end(size_bytes, ahead.hold, remote=True, tail=tail)
+        read = self._reads(filename, size_bytes, None)
+        return self._indexed(filename, end, read, scan=scan), ahead.held
+
+    def _indexed(
+        self, filename: str, end: FileEnd, read: ReadRanges, *, scan: bool
+    ) -> ParquetIndex:
+        """Return the index of a file, and keep it in memory."""
         index = ParquetIndex(filename, end, self._fields)
         if self._ordered_by is not None and not index.is_sealed:
             check_key_order(index, *self._ordered_by, read)
@@ -310,7 +364,7 @@ class LookupReader:
         return index
 
     def _look_up_file(self, call: _Call, filename: str) -> pa.Table:
-        index, read = self._opened(filename)
+        index, read = self._opened(filename, keep=True)
         wanted = index.wanted(call.schema, call.keys.column_count, call.names)
         size = index.size_bytes
         if isinstance(read, ReadAhead) and call.keys.count == 1:

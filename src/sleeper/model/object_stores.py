@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sleeper.errors import BadRequest, UrlInvalid
 
 PATIENCE_S = 90
 """Default number of seconds for which requests to an overloaded object store are retried."""
+
+CACHE_BYTES = 1 << 30
+"""Default number of bytes that a disk cache may take."""
+
+CACHE_BYTES_MIN = 16 << 20
+"""A disk cache of fewer bytes would be swept all the time."""
 
 _NO_BUCKET_NAME = re.compile(r"[^0-9A-Za-z._:-]")
 """What no bucket has in its name: obstore panics at spaces, and `?` and `#` would end the path.
@@ -43,6 +50,9 @@ class ObjectStoreSettings:
         ca_file: A PEM file of additional certificate authorities to trust: AWS_CA_BUNDLE. The
             HTTP clients read SSL_CERT_FILE themselves.
         has_ssl_cert_file: Whether SSL_CERT_FILE is set. Range reads know no other file.
+        cache_folder: The absolute path of a folder of this machine's disk that keeps what
+            look-ups read of files in buckets; None to keep nothing.
+        cache_bytes: How many bytes it may take.
     """
 
     endpoint: str | None = None
@@ -51,6 +61,8 @@ class ObjectStoreSettings:
     patience_s: int = PATIENCE_S
     ca_file: str | None = None
     has_ssl_cert_file: bool = False
+    cache_folder: str | None = None
+    cache_bytes: int = CACHE_BYTES
 
     def __post_init__(self) -> None:
         if self.endpoint is None:
@@ -67,7 +79,8 @@ class ObjectStoreSettings:
         """Read the variables that Amazon's own tools read; an empty one counts as missing.
 
         Raises:
-            BadRequest: SLEEPER_STORE_PATIENCE_SECONDS is not a whole number.
+            BadRequest: SLEEPER_STORE_PATIENCE_SECONDS is not a whole number, or
+                SLEEPER_CACHE_BYTES is none or too small.
         """
         patience = environment.get("SLEEPER_STORE_PATIENCE_SECONDS") or str(PATIENCE_S)
         if not patience.isascii() or not patience.isdigit():
@@ -75,13 +88,45 @@ class ObjectStoreSettings:
                 f"SLEEPER_STORE_PATIENCE_SECONDS is {patience!r}, but it must be a whole number "
                 "of seconds: how long to wait for an object store that is overloaded"
             )
-        return cls(
+        settings = cls(
             endpoint=environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"),
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
             patience_s=int(patience),
             ca_file=_ca_bundle(environment),
             has_ssl_cert_file=bool(environment.get("SSL_CERT_FILE")),
         )
+        folder, size = (environment.get(f"SLEEPER_CACHE_{each}") for each in ("FOLDER", "BYTES"))
+        return settings.with_cache(folder or None, size or None, "SLEEPER_CACHE_BYTES")
+
+    def with_cache(
+        self, folder: object, size_bytes: object, named: str = "cache_bytes"
+    ) -> ObjectStoreSettings:
+        """Return the settings with a disk cache; what is None stays.
+
+        Args:
+            folder: The path of a folder.
+            size_bytes: How many bytes it may take; a whole number, or its digits.
+            named: What the caller knows the number by.
+
+        Raises:
+            BadRequest: the folder is no path, or the number is none or too small.
+        """
+        changed = self
+        if folder is not None:
+            if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+                raise BadRequest(f"cache_folder is {folder!r}, but it must be the path of a folder")
+            path = os.path.abspath(os.path.expanduser(os.fsdecode(folder)))  # noqa: PTH100, PTH111
+            changed = replace(changed, cache_folder=path)
+        if size_bytes is not None:
+            text = str(size_bytes)
+            is_number = text.isascii() and text.isdigit() and not isinstance(size_bytes, bool)
+            if not is_number or int(text) < CACHE_BYTES_MIN:
+                raise BadRequest(
+                    f"{named} is {size_bytes!r}, but it must be a whole number of bytes, at least "
+                    f"{CACHE_BYTES_MIN}: how much of the disk the cache may take"
+                )
+            changed = replace(changed, cache_bytes=int(text))
+        return changed
 
     @property
     def is_amazon(self) -> bool:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sleeper.model.known_properties.given import PropertyValue
     from sleeper.ports import jobs
     from sleeper.ports.old_versions import OldVersions
+    from sleeper.ports.read_cache import ReadCache
     from sleeper.storage.aws.deployment.deployment import Deployment
     from sleeper.storage.aws.state.aws_states import AwsStates
     from sleeper.storage.memory import MemoryObjects
@@ -309,6 +310,25 @@ class Place:
 
         own = self.stores.region
         return SqsResultsQueue(lambda region: clients.aws_client("sqs", region or own))
+
+    def read_cache(self, now: Callable[[], datetime]) -> ReadCache | None:
+        """Return what keeps on this machine's disk what is read of files in a bucket.
+
+        None for files that are no bucket's, and if the settings name no folder for it.
+
+        Args:
+            now: The clock (aware, UTC).
+        """
+        if not self.objects.is_remote or self.stores.cache_folder is None:
+            return None
+        from sleeper.storage.local.disk_cache import DiskCache
+
+        return DiskCache(
+            folder=self.stores.cache_folder,
+            bytes_max=self.stores.cache_bytes,
+            origin=self.stores.endpoint or "",
+            now=now,
+        )
 
     def inputs(self) -> InputStore:
         """Return the reader of input files in buckets, which connects as the place does."""

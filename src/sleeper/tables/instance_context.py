@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.clock import Clock
@@ -18,6 +18,9 @@ from sleeper.storage.followed_log import Following
 from sleeper.storage.opened_instance import OpenedInstance
 from sleeper.storage.places import IndexBegun, Place
 from sleeper.storage.storage_clock import StorageClock
+
+if TYPE_CHECKING:
+    from sleeper.ports.read_cache import ReadCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,11 @@ class InstanceContext:
     def inputs(self) -> InputStore:
         """Reads input files by URL."""
         return self.place.inputs()
+
+    @cached_property
+    def read_cache(self) -> ReadCache | None:
+        """Keeps on this machine's disk what is read of files in a bucket; None if nothing does."""
+        return self.place.read_cache(self.clock.now)
 
     @property
     def url(self) -> str:

@@ -176,6 +176,7 @@ def _opens_reader(
         processing.allowing(context.allow_functions),
         temp_folder=context.temp_folder,
         stores=context.place.stores,
+        read_cache=context.read_cache,
     )
 
 

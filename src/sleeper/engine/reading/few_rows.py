@@ -78,7 +78,7 @@ def read_few_rows(
     table = _Table(schema, arrow_schema, tuple(columns), rows_max)
     choices = lookup.at_once(
         [
-            partial(lookup.inspect, name, partial(_choose, table, regions))
+            partial(lookup.inspect, name, partial(_choose, table, regions), keep=True)
             for name, regions in regions_by_file.items()
         ]
     )
@@ -93,7 +93,10 @@ def read_few_rows(
     batches = lookup.at_once(
         [
             partial(
-                lookup.inspect, name, partial(_read, table, regions_by_file[name], choice.found)
+                lookup.inspect,
+                name,
+                partial(_read, table, regions_by_file[name], choice.found),
+                keep=True,
             )
             for name, choice in chosen.items()
             if choice is not None and choice.found
@@ -245,7 +248,10 @@ def border_after(
     found = lookup.at_once(
         [
             partial(
-                lookup.inspect, name, partial(_bound_after, regions or whole, rows, arrow_schema)
+                lookup.inspect,
+                name,
+                partial(_bound_after, regions or whole, rows, arrow_schema),
+                keep=True,
             )
             for name, regions in regions_by_file.items()
         ]

@@ -42,6 +42,7 @@ from sleeper.ports.objects import Objects
 if TYPE_CHECKING:
     from sleeper.engine.reading import merged_scan, verified_pages
     from sleeper.engine.reading.file_rows import FileRows
+    from sleeper.ports.read_cache import ReadCache
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
@@ -136,6 +137,7 @@ def open_table_reader(
     *,
     temp_folder: Path | None,
     stores: ObjectStoreSettings | None,
+    read_cache: ReadCache | None = None,
 ) -> TableReader:
     """Return the readers of a table. Nothing is read yet; a process needs only one.
 
@@ -145,10 +147,14 @@ def open_table_reader(
         processing: The table's filters, aggregations and function.
         temp_folder: Where merges of very many files spill; None for the system's temp folder.
         stores: How DataFusion connects to buckets.
+        read_cache: Keeps what look-ups and small ranges read; None if nothing does.
     """
     arrow_schema = to_arrow(schema)
     lookup = LookupReader(
-        files, ordered_by=(arrow_schema, schema.key_names), fields=fields_in_files(schema)
+        files,
+        ordered_by=(arrow_schema, schema.key_names),
+        fields=fields_in_files(schema),
+        read_cache=read_cache,
     )
     return TableReader(
         files=files,

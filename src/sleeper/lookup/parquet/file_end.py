@@ -50,6 +50,7 @@ class FileEnd(NamedTuple):
         sums: The place of the page sums; None if the file has none.
         held: The bytes of the page indexes from `held_at` on, up to the seal.
         held_at: The file offset of `held`.
+        file_bytes: The size of the file.
     """
 
     footer: Footer
@@ -57,6 +58,7 @@ class FileEnd(NamedTuple):
     sums: PageSums | None
     held: bytes
     held_at: int
+    file_bytes: int
 
 
 def range_reader(
@@ -126,7 +128,7 @@ def read_file_end(
         tail = _extended(tail, file_size - index_start, file_size, read)
     held_at = max(index_start, file_size - len(tail))
     held = tail[held_at - (file_size - len(tail)) : -tail_bytes]
-    return FileEnd(footer, seal, sums, held, held_at)
+    return FileEnd(footer, seal, sums, held, held_at, file_size)
 
 
 def _extended(tail: bytes, wanted: int, file_size: int, read: ReadRanges) -> bytes:
