@@ -10,6 +10,7 @@
 6. all that is stored is searched (`search`). What still has a key is told, and then the purge is
    not finished
 7. what a bucket keeps of objects that were replaced or deleted until then is deleted for good
+8. the disk cache of this process, if it has one, is emptied of what it has of the table's files
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from sleeper.errors import BadRequest
+from sleeper.errors import BadRequest, StorageFailed
 from sleeper.model.authors import author_now
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.publications import LOGS
@@ -45,6 +46,9 @@ _OUT_OF_REACH: Final = (
     "logs of processes, and temporary files of processes that were killed",
 )
 _OF_BUCKETS: Final = "versions of objects that are not current, where a bucket keeps them"
+_OF_CACHES: Final = (
+    "disk caches of other machines, and of processes here that have other folders for them"
+)
 _ANY: Final = "any"
 """A name in a folder, for to have the folder's URL."""
 
@@ -170,6 +174,7 @@ class _Running:
         for name, reason in failures.items():
             search.found.add(name, f"it could not be deleted: {reason}")
         kept = self._delete_old_versions(search)
+        self._empty_cache(search)
         return self._end(search, (*texts, *elsewhere, *kept))
 
     def _delete_old_versions(self, search: Search) -> tuple[str, ...]:
@@ -197,10 +202,24 @@ class _Running:
             self._done("old versions of objects deleted")
         return (*unknown,)
 
+    def _empty_cache(self, search: Search) -> None:
+        """Delete what this machine's disk cache has; all purged files are deleted before."""
+        cache = self._table.context.read_cache
+        if cache is None:
+            return
+        try:
+            self._count(cacheBytesDeleted=cache.over(self._table.files).drop_all())
+        except StorageFailed as error:
+            search.found.add("the disk cache", str(error), "Then purge the same keys again")
+            return
+        self._done("disk cache emptied")
+
     def _end(self, search: Search, elsewhere: Sequence[str]) -> Purge:
         found, out_of_reach = search.found, [*_OUT_OF_REACH, *elsewhere]
         if self._table.properties.state_store.startswith("DynamoDB"):
             out_of_reach.append(_OF_DYNAMODB)
+        if self._table.files.is_remote:
+            out_of_reach.append(_OF_CACHES)
         findings = dict.fromkeys(
             (_without_keys(search, each.where), each.what, each.next_step)
             for each in found.findings
