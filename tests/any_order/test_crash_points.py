@@ -36,6 +36,7 @@ from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
+from sleeper.tables import hide_keys, upsert
 from sleeper.tables.push_down import push_down_references
 from tests.any_order.faults import Call, Fault, Faults, FaultyObjects, Killed
 from tests.any_order.whole_instance import (
@@ -162,6 +163,16 @@ def create_another(instance):
     return instance.create_table("u", SCHEMA, row_keys=["k"], split_points=[5])
 
 
+def upsert_by_ranges(instance):
+    """Replace rows as if they were many: a range has others, which are written again."""
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(upsert, "REGIONS_MAX", 0)
+        limits.setattr(hide_keys, "REGIONS_MAX", 2)
+        limits.setattr(hide_keys, "GAP_ROWS_MIN", 1)
+        limits.setattr(hide_keys, "WRITTEN_MAX", 1.0)
+        return instance.table("t").upsert(NEW, job_id="upserted")
+
+
 INGEST = Operation("ingest", ingest(NEW, "job"))
 INGEST_ONE_FILE = Operation("ingest-one-file", ingest(NEW, "job"), prepare=one_reference_per_leaf)
 INGEST_NOTHING = Operation("ingest-nothing", ingest(NEW.slice(0, 0), "job"))
@@ -211,6 +222,11 @@ UPSERT_FORMAT_1 = Operation(
     lambda i: i.table("t").upsert(NEW, job_id="upserted"),
     prepare=lambda i: (files_on_a_split_partition(i), DOWNGRADE.run(i)),
 )
+UPSERT_RANGES = Operation(
+    "upsert-ranges",
+    upsert_by_ranges,
+    prepare=files_on_a_split_partition,
+)
 PURGE = Operation(
     "purge",
     lambda i: i.table("t").purge(keys=[1, 10, 12, 20]),
@@ -254,7 +270,8 @@ OTHERS = (
     DOWNGRADE,
 )
 UPKEEP = (
-    *(COMPACT, DELETE_WHERE, DELETE_KEYS, UPSERT, UPSERT_FORMAT_1, SPLIT_LARGE),
+    *(COMPACT, DELETE_WHERE, DELETE_KEYS, UPSERT, UPSERT_FORMAT_1, UPSERT_RANGES),
+    SPLIT_LARGE,
     *(MERGE, COLLECT, SWEEP),
 )
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)

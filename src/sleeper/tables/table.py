@@ -164,8 +164,8 @@ class Table(TableHandle, WholeTable):
 
         A reader sees the old rows of a key or the new ones. Where a table has sort keys, all rows
         of a row key are replaced by those that are given. Up to 1,000 keys cost hardly more than an
-        ingest; for more, and in format 1 (see `upgrade`), leaves that have rows of these keys are
-        written anew.
+        ingest, and so do more that are new, or follow each other. Leaves all over which keys lie,
+        and those of format 1 (see `upgrade`), are written anew.
 
         Args:
             data, job_id, csv, ignore_extra_columns, set_aside, progress: As for `ingest`.

@@ -4,8 +4,8 @@
 2. the keys of the new files are read back
 3. up to 1,000 keys are deleted as `Table.delete` does, where the table has format 2 and room for
    them: one entry, and no other file is read or written
-4. more keys are written out of the leaves that have their rows (`write_out`). Files that others
-   add to these leaves meanwhile may have the same keys: then the leaves are written again
+4. the rows of more keys are hidden by ranges, or written out of leaves (`hide_keys`). Files that
+   others add to these leaves meanwhile may have the same keys: then all of that is done again
 5. the deletion and the new files are one entry: a reader sees the old rows or the new ones
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.processing.known_keys import first_repeated
-from sleeper.errors import DataDamaged, InputRefused, TableChanged
+from sleeper.errors import CommitUnknown, DataDamaged, InputRefused, TableChanged
 from sleeper.lookup.keys import key_rows
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.compaction_job import CompactionJob
@@ -32,11 +32,18 @@ from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.state.transactions.files import AddFiles, placed_references
 from sleeper.state.transactions.preconditions import LeavesUnchanged
+from sleeper.tables.hide_keys import HiddenKeys, plan_hidden
 from sleeper.tables.ingest import IngestResult, ingest
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.unchanged_since import UnchangedSince
-from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
+from sleeper.tables.write_out import (
+    WrittenOut,
+    divided_by_keys,
+    until_undisturbed,
+    write_out,
+    write_out_beside,
+)
 
 
 def upsert(
@@ -109,26 +116,37 @@ def _commit_both(table: OpenTable, condition: UnchangedSince, added: AddFiles) -
             return done.state
         if not isinstance(refusals[0], TableChanged):
             raise refusals[0]  # else the table has no room for so many deletions
-    return until_undisturbed(table, lambda: _written_out(table, added, relies_on)).state
+    return until_undisturbed(table, lambda: _replaced(table, added, relies_on)).state
 
 
-def _written_out(table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]) -> WrittenOut:
-    """Write the keys of the new files out of their leaves, and commit both together."""
+def _replaced(table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]) -> WrittenOut:
+    """Hide the keys of the new files, or write them out of leaves, and commit all together."""
     state = table.store.refresh()
     added.check(state)
     new = _only_new(state, added)
-    leaves = [
-        leaf.partition_id
-        for leaf in state.leaf_partitions()
-        if any(new.references_of(leaf.partition_id))
-    ]
+    leaves = [leaf for leaf in state.leaf_partitions() if any(new.references_of(leaf.partition_id))]
+    keys_of = partial(_keys, table, new)
+    if state.format > 1:
+        plan = plan_hidden(table, state, leaves, keys_of)
+    else:
+        plan = HiddenKeys(table, state, keys_of, to_write=[each.partition_id for each in leaves])
+    plan.write()
 
     def beside(read: Sequence[CompactionJob]) -> Sequence[Transaction]:
-        known = dict.fromkeys(leaves, frozenset[str]())
+        known = dict.fromkeys(plan.to_write, frozenset[str]())
         known |= {job.partition_id: frozenset(job.inputs) for job in read}
-        return [*relies_on, LeavesUnchanged(known=known), added]
+        return [*relies_on, LeavesUnchanged(known=known), *plan.transactions(), added]
 
-    return write_out(table, leaves, divided_by_keys(table, partial(_keys, table, new)), beside)
+    divide = divided_by_keys(table, keys_of)
+    try:
+        if plan.to_write:
+            return write_out(table, plan.to_write, divide, beside)
+        return write_out_beside(table, state, [], divide, beside(()))
+    except CommitUnknown:
+        raise  # the files may be in the table
+    except BaseException:
+        plan.discard()
+        raise
 
 
 def _only_new(state: TableState, added: AddFiles) -> TableState:

@@ -253,8 +253,7 @@ def _jobs(
         if leaf_id not in state.tree or not state.partition(leaf_id).is_leaf:
             raise FileReferenceNotAssignedToJob(f"leaf {leaf_id} was split or merged meanwhile")
         references = wanted(state.files.references_on(leaf_id))
-        if any(each.schema_number > table.schema.number for each in references):
-            raise TableChanged(f"leaf {leaf_id} has files with columns that were added meanwhile")
+        check_columns(table, leaf_id, references)
         on_leaf = {each.filename for each in references}
         if on_leaf != {each.filename for each in wanted(state.references_of(leaf_id))}:
             raise FileReferenceNotAssignedToJob(f"files above leaf {leaf_id} are claimed")
@@ -263,6 +262,16 @@ def _jobs(
             new_id = table.context.new_id()
             jobs.append(CompactionJob(job_id=new_id, partition_id=leaf_id, inputs=inputs))
     return jobs
+
+
+def check_columns(table: OpenTable, leaf_id: str, references: Iterable[FileReference]) -> None:
+    """Check that a table was opened with all columns that files of a leaf have.
+
+    Raises:
+        TableChanged: it was not.
+    """
+    if any(each.schema_number > table.schema.number for each in references):
+        raise TableChanged(f"leaf {leaf_id} has files with columns that were added meanwhile")
 
 
 def _check_held(state: TableState, jobs: Sequence[CompactionJob]) -> None:

@@ -23,6 +23,10 @@ CONDITIONS = ("tests/stories/test_conditional_commits.py",)
 """Rows are changed if nobody has changed their leaves since they were read."""
 PAUSES = ("tests/unit/tables/test_write_out.py",)
 """Two processes write the same leaves, and disturb each other."""
+LARGE_UPSERTS = ("tests/stories/test_large_upserts.py",)
+"""Rows of many keys are replaced, beside others who change the same leaves."""
+RUNS = ("tests/unit/engine/processing/test_touched_runs.py",)
+"""Rows that keys touch are found in streams."""
 UPSERTS = ("tests/stories/test_upserts.py",)
 """Rows are replaced by their keys, beside others who add rows of the same keys."""
 
@@ -82,8 +86,8 @@ BUGS = (
         name="deletions-no-change",
         breaks="Rows that were deleted since a version count as unchanged.",
         module="state/transactions/preconditions.py",
-        right="for each in state.deletes if each.number > self.since)",
-        wrong="for each in state.deletes if each.number < self.since)",
+        right="for each in state.deletes if each.number > number)",
+        wrong="for each in state.deletes if each.number < number)",
         tests=(*CONDITIONS, "-k", "TestRefused"),
     ),
     Bug(
@@ -162,17 +166,73 @@ BUGS = (
         name="columns-of-meanwhile-written-out",
         breaks="Leaves are written anew without the values of columns that were added meanwhile.",
         module="tables/write_out.py",
-        right="        if any(each.schema_number > table.schema.number for each in references):\n",
-        wrong="        if False:\n",
+        right="    if any(each.schema_number > table.schema.number for each in references):\n",
+        wrong="    if False:\n",
         tests=(*WHERE, "-k", "columns_that_are_added"),
     ),
     Bug(
         name="upsert-beside-rows-of-meanwhile",
         breaks="Rows that are added while an upsert writes leaves have the same keys as its own.",
         module="state/transactions/preconditions.py",
-        right="if any(each.filename not in known for each in state.references_of(leaf_id)):",
-        wrong="if False:",
+        right="            if not names <= known:\n",
+        wrong="            if False:\n",
         tests=(*UPSERTS, "-k", "same_key"),
+    ),
+    Bug(
+        name="ranges-lose-other-rows",
+        breaks="Rows between replaced ones, which a range covers, are gone.",
+        module="tables/hide_keys.py",
+        right="        if others:\n",
+        wrong="        if False:\n",
+        tests=(*LARGE_UPSERTS, "-k", "between_them"),
+    ),
+    Bug(
+        name="ranges-keep-old-rows",
+        breaks="Rows that an upsert replaces are written again beside the new ones.",
+        module="tables/hide_keys.py",
+        right="kept = RowsWithoutKeys(row_groups(every, CHUNK_ROWS), self.keys_of(leaf.region))",
+        wrong="kept = row_groups(every, CHUNK_ROWS)",
+        tests=(*LARGE_UPSERTS, "-k", "between_them"),
+    ),
+    Bug(
+        name="rows-deleted-meanwhile-come-back",
+        breaks="A row that was deleted while an upsert wrote its range anew is there again.",
+        module="state/transactions/preconditions.py",
+        right="if _are_deleted_since(self.since, state.partition(leaf_id).region, state):",
+        wrong="if False:",
+        tests=(*LARGE_UPSERTS, "-k", "delete_written"),
+    ),
+    Bug(
+        name="a-leaf-that-was-not-watched",
+        breaks="A range hides rows of other keys that came while an upsert was written.",
+        module="tables/hide_keys.py",
+        right="        found: list[Transaction] = [self._unchanged()]\n",
+        wrong="        found: list[Transaction] = []\n",
+        tests=(*LARGE_UPSERTS, "-k", "TestOthersMeanwhile"),
+    ),
+    Bug(
+        name="old-rows-that-a-filter-hides",
+        breaks="Old rows that a filter hides are there beside the new ones once it is taken away.",
+        module="tables/hide_keys.py",
+        right="    reading = replace(table.reader, processing=Processing())\n",
+        wrong="    reading = table.reader\n",
+        tests=(*LARGE_UPSERTS, "-k", "filter"),
+    ),
+    Bug(
+        name="run-over-two-chunks",
+        breaks="A run of replaced rows that goes on in the next chunk is two runs.",
+        module="engine/processing/touched_runs.py",
+        right="        last = np.concatenate([[before is not None], touched[:-1]])\n",
+        wrong="        last = np.concatenate([[False], touched[:-1]])\n",
+        tests=RUNS,
+    ),
+    Bug(
+        name="given-up-too-early",
+        breaks="A leaf is written anew though few keys of it are replaced.",
+        module="engine/processing/touched_runs.py",
+        right="        if runs.some_keys is not None:\n",
+        wrong="        if False:\n",
+        tests=(*LARGE_UPSERTS, "-k", "one_by_one"),
     ),
     Bug(
         name="key-given-twice",

@@ -5,6 +5,7 @@ Keys and rows are compared chunk by chunk, by Arrow; memory is that of the keys 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ class RowsWithoutKeys:
 
     Args:
         chunks: The rows.
-        keys: The row keys, with the names and types of the row key columns; in any order.
+        keys: The row keys, with the names and types of the row key columns, in key order.
 
     Attributes:
         left_out: How many rows had one of the keys so far.
@@ -34,7 +35,7 @@ class RowsWithoutKeys:
 
     def __iter__(self) -> Iterator[pa.Table]:
         for chunk in self._chunks:
-            kept = chunk.filter(pc.invert(_has_key(chunk, self._keys)))
+            kept = chunk.filter(pc.invert(has_key(chunk, self._keys)))
             self.left_out += chunk.num_rows - kept.num_rows
             if kept.num_rows:
                 yield kept
@@ -79,17 +80,28 @@ def count_with_keys(rows: pa.Table, keys: pa.Table) -> int:
     return int(pc.sum(_are_among(rows, keys)).as_py() or 0)
 
 
-def _has_key(chunk: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
-    """Return for each row whether it has one of the keys."""
+def has_key(chunk: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Return for each row, of which there is one, whether it has one of the keys.
+
+    Both are in key order.
+    """
     first = chunk.column(keys.column_names[0])
-    near = keys.filter(_between(keys.column(0), first[0], first[-1]))
+    near = keys_between(keys, first[0].as_py(), first[-1].as_py())
     if not near.num_rows:
         return pa.repeat(pa.scalar(value=False), chunk.num_rows)
     return _are_among(chunk, near)
 
 
-def _between(column: pa.ChunkedArray, low: pa.Scalar, high: pa.Scalar) -> Any:
-    return pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+def keys_between(keys: pa.Table, low: Any, high: Any) -> pa.Table:
+    """Return those of keys in key order whose first value is between two, or one of these."""
+    column = keys.column(0)
+
+    def value(place: int) -> Any:
+        return column[place].as_py()
+
+    places = range(len(column))
+    begin = bisect_left(places, low, key=value)
+    return keys.slice(begin, bisect_right(places, high, lo=begin, key=value) - begin)
 
 
 def _are_among(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:

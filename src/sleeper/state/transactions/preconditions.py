@@ -18,20 +18,30 @@ class LeavesUnchanged(Transaction):
 
     Attributes:
         known: The files of each leaf, by its id.
+        since: The version that they had these files in. Then they are refused as well if they have
+            lost a file since, or if rows of them were deleted.
 
     Raises (from `check`):
         TableChanged: a leaf has another file, or is no leaf any more.
     """
 
     known: Mapping[str, frozenset[str]]
+    since: int | None = None
 
     def check(self, state: TableState) -> None:
         """Check that no leaf has another file."""
         for leaf_id, known in self.known.items():
             if leaf_id not in state.tree or not state.partition(leaf_id).is_leaf:
                 raise TableChanged(f"leaf {leaf_id} was split or merged meanwhile")
-            if any(each.filename not in known for each in state.references_of(leaf_id)):
+            names = {each.filename for each in state.references_of(leaf_id)}
+            if not names <= known:
                 raise TableChanged(f"rows were added to leaf {leaf_id} meanwhile")
+            if self.since is None:
+                continue
+            if names != known:
+                raise TableChanged(f"files of leaf {leaf_id} were removed meanwhile")
+            if _are_deleted_since(self.since, state.partition(leaf_id).region, state):
+                raise TableChanged(f"rows of leaf {leaf_id} were deleted meanwhile")
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Change nothing."""
@@ -93,8 +103,7 @@ class RegionsUnchanged(Transaction):
             return "rows were added, or its files were written anew"
         if not all(state.files.references_count(name) for name in known):
             return "its files were removed"
-        since = (each.regions for each in state.deletes if each.number > self.since)
-        if any(leaf.region.overlaps(region) for regions in since for region in regions):
+        if _are_deleted_since(self.since, leaf.region, state):
             return "rows were deleted"
         return None
 
@@ -103,6 +112,12 @@ class RegionsUnchanged(Transaction):
             return []
         then = self.before.partitions.leaves_overlapping([region])
         return [leaf.partition_id for leaf, _ in then]
+
+
+def _are_deleted_since(number: int, region: Region, state: TableState) -> bool:
+    """Return whether rows of a region were deleted by their keys since a transaction."""
+    since = (each.regions for each in state.deletes if each.number > number)
+    return any(region.overlaps(each) for regions in since for each in regions)
 
 
 def _refusal(since: int, changed: Mapping[str, str]) -> RowsChanged:
