@@ -1,4 +1,4 @@
-"""A bulk import may replace rows by their keys; one machine does it, and Spark refuses (rule DEL-3)."""
+"""A bulk import may replace rows by their keys; here by one machine (rule DEL-3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 import sleeper
 from sleeper.errors import BadRequest, InputRefused
-from sleeper.interfaces.spark_source import check_names
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -46,7 +45,7 @@ def test_replaces_rows_and_adds_new_ones_in_leaves_that_it_made(table, tmp_path,
         str(tmp_path / "new.parquet") if of == "files" else new, engine=engine, upsert=True
     )
 
-    assert (done.engine, done.reason) == ("local", "an upsert is done by one machine")
+    assert done.engine == "local"
     assert (done.rows_written, done.leaves_before, done.leaves_after) == (2_000, 1, 4)
     found = {row["k"]: row["v"] for row in table.query().to_pylist()}
     assert found == {k: "old" if k < 1_000 else "new" for k in range(3_000)}
@@ -77,26 +76,6 @@ class TestRefused:
 
         assert table.count(where="v = 'old'") == table.count() == 2_000
 
-    @pytest.mark.parametrize(
-        "how", [{"engine": "spark"}, {"master": "local[2]"}, {"spark": object()}, {}]
-    )
-    def test_spark(self, table, how):
-        """It says what does it instead, and starts no Spark."""
-        frame = type("DataFrame", (), {"__module__": "pyspark.sql.dataframe"})()
-        before = table.refresh()
-
-        with pytest.raises(BadRequest, match="done by one machine, and not by Spark"):
-            table.bulk_import(rows([1], "new") if how else frame, upsert=True, **how)
-
-        assert table.refresh() == before
-
-    def test_the_option_of_a_data_source(self):
-        """A DataFrame that is written with it would add rows beside the old ones."""
-        with pytest.raises(
-            BadRequest, match="no option 'upsert': rows are replaced by one machine"
-        ):
-            check_names(["instance", "table", "Upsert"])
-
     def test_a_committer(self, table):
         """It would commit the rows alone."""
         with pytest.raises(BadRequest, match="leave out send_commit"):
@@ -120,11 +99,9 @@ def test_the_command_line(table, tmp_path):
 
     done = command("bulk-import", *given)
     explained = command("bulk-import", *given, "--explain")
-    by_spark = command("bulk-import", *given, "--engine", "spark")
 
     assert done.exit_code == 0
     assert "100 rows" in done.output
     assert table.query(keys=[5, 5_000]).to_arrow()["v"].to_pylist() == ["new", "new"]
-    assert (explained.exit_code, by_spark.exit_code) == (2, 1)
+    assert explained.exit_code == 2
     assert "leave out --explain and --submit" in explained.stderr
-    assert "done by one machine" in by_spark.stderr

@@ -104,6 +104,13 @@ OPTIONS: Final = (
         "Names the work: a job that was committed adds nothing when it is repeated. A stream is "
         "named by its checkpoint; with this option by it.",
     ),
+    SparkOption(
+        "upsert",
+        _WRITES,
+        "`true`: rows that have the same row keys are replaced, in the same commit; of a stream, "
+        "in that of each micro-batch. A key that is in one write twice is refused. Spark writes "
+        "the new rows, and its driver takes the old ones out. Default: `false`, rows are added.",
+    ),
 )
 _BY_NAME: Final = {option.name: option for option in OPTIONS}
 
@@ -116,9 +123,6 @@ _CREATED: Final = (
     "CREATE TEMPORARY VIEW ... USING sleeper OPTIONS (instance '...', table '...')"
 )
 _NOT_HERE: Final = {
-    "upsert": "rows are replaced by one machine, and not by Spark's tasks. Write the frame to "
-    "Parquet and give the folder to table.bulk_import(folder, upsert=True), or a small frame, such "
-    "as that of a micro-batch in foreachBatch, to table.upsert(frame.toArrow(), job_id=...)",
     "push_filters": "it was removed, because Spark 4.1 to 4.3 use rows that were read for one "
     "filter for other queries as well, so rows were missing. Read by table.to_spark(...) or by "
     "views of sleeper.spark.register(spark, instance), where Spark prunes by itself, or name the "
@@ -207,6 +211,13 @@ class SleeperSource(TableSource):
         """Return the option `job_id` of a write."""
         check_use(self.options, "write")
         return given_job_id(self._option("job_id"))
+
+    def upsert(self) -> bool:
+        """Return the option `upsert` of a write."""
+        text = (self._option("upsert") or "false").lower()
+        if text not in ("true", "false"):
+            raise BadRequest(f"option 'upsert' is 'true' or 'false', not {text!r}")
+        return text == "true"
 
     def _regions(self, table: SparkTable) -> tuple[Region, ...]:
         text = self._option("regions")

@@ -54,6 +54,8 @@ from sleeper.tables.extend_partitions import ExtendResult, ExtendSettings, exten
 from sleeper.tables.ingest import IngestResult, csv_for, ingest, path_aside
 from sleeper.tables.on_spark import spark_session
 from sleeper.tables.open_table import OpenTable
+from sleeper.tables.unchanged_since import UnchangedSince
+from sleeper.tables.upsert import commit_upsert
 from sleeper.tables.upsert import upsert as upsert_rows
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -153,7 +155,7 @@ def bulk_import(
         upsert=upsert,
     )
     if upsert:
-        _check_upsert(table, data, request)
+        _check_upsert(table, request)
     if wrong := [f"{name} {reason}" for name, reason in setting_failures(request.conf)]:
         raise BadRequest("; ".join(wrong))
     started = table.context.clock.now()
@@ -326,27 +328,18 @@ def _title(table: OpenTable, request: _Request) -> str:
     )
 
 
-def _check_upsert(table: OpenTable, data: object, request: _Request) -> None:
+def _check_upsert(table: OpenTable, request: _Request) -> None:
     """Check that rows can be replaced as is asked.
 
     Raises:
         BadRequest: they cannot.
     """
     table.reader.processing.check_upsert(table.name)
-    if _is_frame(data) or request.engine == "spark" or request.spark or request.master:
-        raise BadRequest(
-            "an upsert is done by one machine, and not by Spark, which would have to collect the "
-            "keys in its driver. Nothing was changed. Leave out Spark's options, and give files: a "
-            "DataFrame is written to Parquet first (frame.write.parquet), or, if it is small, "
-            "passed as table.upsert(frame.toArrow())"
-        )
     if request.send_commit is not None:
         raise BadRequest("leave out send_commit: no committer replaces rows")
 
 
 def _choose(table: OpenTable, request: _Request, kind: InputKind, input_bytes: int) -> EngineChoice:
-    if request.upsert and request.engine in ("auto", "local"):
-        return EngineChoice("local", "an upsert is done by one machine")
     folder = temp_folder(table.context.temp_folder)
     with temp_file_failures(folder, "an import by this machine sorts there"):
         free_bytes = shutil.disk_usage(folder).free
@@ -490,6 +483,9 @@ def _commit(
             guard=guard,
             now=now,
             discard=partial(_delete_files, imported.references, table.files, request.set_aside),
+            commit=partial(commit_upsert, table, UnchangedSince.of(table, None))
+            if request.upsert
+            else None,
         )
     if isinstance(number, JobRecord):
         return _done_before(job.job_id, number, choice, extended.leaves_after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.writing.write_settings import write_settings
@@ -14,6 +15,8 @@ from sleeper.spark.data_source.schema import check_session
 from sleeper.spark.frames import to_frame
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.query import regions_asked_for
+from sleeper.tables.unchanged_since import UnchangedSince
+from sleeper.tables.upsert import commit_upsert
 from sleeper.tables.versions import version_as_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -92,4 +95,6 @@ def open_for_spark(table: OpenTable) -> SparkTable:
         new_id=context.new_id,
         check_exists=table.check_exists,
         undo_commit_if_deleted=table.undo_commit_if_deleted,
+        check_upsert=partial(table.reader.processing.check_upsert, table.name),
+        commit_upsert=partial(commit_upsert, table, UnchangedSince.of(table, None)),
     )

@@ -231,13 +231,13 @@ class Table(TableHandle, WholeTable):
                 new Parquet file for the local engine; for Spark a new folder that driver and
                 workers share.
             progress: Called repeatedly with the estimated rows that are done, and of all rows.
-            upsert: True to replace rows that have the same row keys, as `upsert` does. One machine
-                does it; with Spark, or of a DataFrame of Spark, it is refused.
+            upsert: True to replace rows that have the same row keys, as `upsert` does. Spark sorts
+                and writes the new rows; this process takes the old ones out.
 
         Raises:
             InputRefused: the input does not fit the table; no row of it is visible.
             BadRequest: a setting of `conf` is misspelt, or no value of its kind; lists all. Or rows
-                are to be replaced by Spark, or in a table that aggregates.
+                are to be replaced in a table that aggregates, or by a committer.
             InsufficientData: there are too few different keys for the required leaves.
             MissingExtra: Spark is needed and not installed.
             CommitContended, SplitAttemptsExceeded: other writers committed first each time; try

@@ -67,15 +67,19 @@ def upsert(
         ignore_extra_columns=ignore_extra_columns,
         set_aside=set_aside,
         progress=progress,
-        commit=partial(_commit, table),
+        commit=partial(commit_upsert, table),
         if_unchanged_since=if_unchanged_since,
     )
 
 
-def _commit(table: OpenTable, condition: UnchangedSince, added: AddFiles) -> TableState:
-    """Commit new files, and the deletion of their keys (`_commit_both`).
+def commit_upsert(table: OpenTable, condition: UnchangedSince, added: AddFiles) -> TableState:
+    """Commit new files, whoever wrote them, and the deletion of their keys, in one entry.
 
     Raises:
+        InputRefused: two rows have the same key.
+        RowsChanged: a leaf that gets rows has changed since the version that they rely on.
+        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
+        CommitUnknown: they may be in the table.
         TableNotFound: the table was deleted, and the new files with it.
     """
     try:
@@ -87,14 +91,6 @@ def _commit(table: OpenTable, condition: UnchangedSince, added: AddFiles) -> Tab
 
 
 def _commit_both(table: OpenTable, condition: UnchangedSince, added: AddFiles) -> TableState:
-    """Commit new files, and the deletion of their keys, in one entry.
-
-    Raises:
-        InputRefused: two rows have the same key.
-        RowsChanged: a leaf that gets rows has changed since the version that they rely on.
-        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
-        CommitUnknown: they may be in the table.
-    """
     state = table.store.refresh()
     if not added.references:
         return table.store.commit(added)

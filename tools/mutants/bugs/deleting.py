@@ -456,6 +456,22 @@ BUGS = (
         tests=("tests/unit/tables/test_claims.py",),
     ),
     Bug(
+        name="upserts-by-a-data-source-add-rows",
+        breaks="A frame that Spark writes as an upsert leaves the old rows of its keys.",
+        module="spark/data_source/writer.py",
+        right="commit=table.commit_upsert if plan.upsert else None",
+        wrong="commit=None",
+        tests=("tests/spark/test_upserts.py", "-k", "data_source"),
+    ),
+    Bug(
+        name="upserts-by-spark-add-rows",
+        breaks="A bulk import by Spark as an upsert adds its rows beside those of the same keys.",
+        module="tables/bulk_import.py",
+        right="            if request.upsert\n            else None,",
+        wrong="            if False\n            else None,",
+        tests=("tests/spark/test_upserts.py", "-k", "an_import and frame"),
+    ),
+    Bug(
         name="pieces-lost-with-their-job",
         breaks="One piece that Spark cannot run takes the other pieces of its job along.",
         module="spark/piece_jobs.py",

@@ -57,7 +57,7 @@ from sleeper.spark.submit.submitted_jobs import Submission
 @click.option(
     "--upsert",
     is_flag=True,
-    help="Replace rows of the table that have the same row keys; in this process only.",
+    help="Replace rows of the table that have the same row keys.",
 )
 @click.option(
     "--job",
@@ -110,7 +110,9 @@ def bulk_import(
     if asked["cores"] is not None and not asked["explain"]:
         raise click.UsageError("--cores goes with --explain")
     if asked["upsert"] and (asked["explain"] or platform is not None):
-        raise click.UsageError("--upsert is done by this process: leave out --explain and --submit")
+        raise click.UsageError(
+            "--upsert is for imports by this command: leave out --explain and --submit"
+        )
     if asked["explain"]:
         _explain(job, connect(instance), asked, checked=job_file is None)
     elif platform is None:

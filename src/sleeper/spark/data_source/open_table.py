@@ -23,6 +23,7 @@ from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import AddFiles
 
 _TABLES_KEPT = 8
 
@@ -86,6 +87,8 @@ class SparkTable:
         new_id: Fresh random ids; also called in workers.
         check_exists: Raises `TableNotFound` when the table was deleted.
         undo_commit_if_deleted: The same after a commit, which is undone.
+        check_upsert: Raises `BadRequest` where rows cannot be replaced.
+        commit_upsert: Commits new files, and the deletion of rows that have their keys.
     """
 
     table_files: TableFiles
@@ -100,6 +103,8 @@ class SparkTable:
     new_id: NewId
     check_exists: Callable[[], object]
     undo_commit_if_deleted: Callable[[], None]
+    check_upsert: Callable[[], None]
+    commit_upsert: Callable[[AddFiles], TableState]
 
     @property
     def schema(self) -> Schema:

@@ -19,7 +19,7 @@ from sleeper.spark.data_source.reader import ReadRequest, SparkTableReader, Stre
 from sleeper.spark.data_source.schema import arrow_schema_of, checked_spark_schema, to_spark_schema
 from sleeper.spark.data_source.stream_reader import open_stream_reader
 from sleeper.spark.data_source.stream_writer import open_stream_writer
-from sleeper.spark.data_source.writer import TableWriter, plan_write
+from sleeper.spark.data_source.writer import TableWriter, WritePlan, plan_write
 
 
 class TableSource(DataSource):
@@ -54,6 +54,10 @@ class TableSource(DataSource):
     def job_id(self) -> str | None:
         """Return the name that the options give to a write."""
 
+    @abstractmethod
+    def upsert(self) -> bool:
+        """Return whether the options ask a write to replace rows that have the same row keys."""
+
     def schema(self) -> StructType:
         """Return the Spark schema of the rows to be read."""
         return to_spark_schema(self._as_asked(self.open_table()).schema, self.columns())
@@ -78,11 +82,14 @@ class TableSource(DataSource):
         return open_stream_reader(self.open_table, self.stream_request(table), arrow_schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
-        """Return what adds a DataFrame to the table."""
-        plan = plan_write(self.open_table(), arrow_schema_of(schema), overwrite=overwrite)
-        return TableWriter(plan, self.open_table, self.job_id())
+        """Return what adds a DataFrame to the table, or replaces rows by it."""
+        return TableWriter(self._plan_write(schema, overwrite), self.open_table, self.job_id())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
         """Return what adds the micro-batches of a stream to the table."""
-        plan = plan_write(self.open_table(), arrow_schema_of(schema), overwrite=overwrite)
+        plan = self._plan_write(schema, overwrite)
         return open_stream_writer(plan, self.open_table, self.job_id())
+
+    def _plan_write(self, schema: StructType, overwrite: bool) -> WritePlan:  # noqa: FBT001 - as Spark gives it
+        given = arrow_schema_of(schema)
+        return plan_write(self.open_table(), given, overwrite=overwrite, upsert=self.upsert())

@@ -54,6 +54,7 @@ class WritePlan:
         now_ms: The present, in milliseconds since 1970, for filters by age.
         started: The same by the storage's clock, for the check of files before they are committed.
         new_id: Fresh random ids.
+        upsert: Whether rows of the same row keys are replaced.
     """
 
     table: TableFiles
@@ -65,6 +66,7 @@ class WritePlan:
     now_ms: int
     started: datetime
     new_id: NewId
+    upsert: bool
 
 
 @dataclass(frozen=True)
@@ -84,23 +86,27 @@ class TaskOutput(WriterCommitMessage):
     query_id: str | None
 
 
-def plan_write(table: SparkTable, given: pa.Schema, *, overwrite: bool) -> WritePlan:
+def plan_write(table: SparkTable, given: pa.Schema, *, overwrite: bool, upsert: bool) -> WritePlan:
     """Return the plan of a write, after a check that the columns fit.
 
     Args:
         table: The table.
         given: The DataFrame's schema.
-        overwrite: Whether rows were to be replaced, which a table cannot do.
+        overwrite: Whether all rows were to be replaced, which a write cannot do.
+        upsert: Whether rows of the same row keys are to be replaced.
 
     Raises:
-        BadRequest: rows were to be replaced.
+        BadRequest: all rows were to be replaced, or those of a table that aggregates.
         InputSchemaMismatch: the columns do not fit the table.
     """
     if overwrite:
         raise BadRequest(
             "a table is added to, never overwritten: write with mode('append'), or with "
-            "outputMode('append') for a stream. Table.reinitialise removes all rows first."
+            "outputMode('append') for a stream; with option('upsert', 'true') rows of the same row "
+            "keys are replaced. Table.reinitialise removes all rows first."
         )
+    if upsert:
+        table.check_upsert()
     arrow_schema = to_arrow(table.schema)
     check_columns(given, arrow_schema, ignore_extra_columns=False, origin=_NAME)
     tree = table.store.refresh().tree
@@ -116,6 +122,7 @@ def plan_write(table: SparkTable, given: pa.Schema, *, overwrite: bool) -> Write
         now_ms=table.now_ms(),
         started=table.store.time(),
         new_id=table.new_id,
+        upsert=upsert,
     )
 
 
@@ -188,6 +195,7 @@ def commit_written(
     """Commit the files of all tasks in one transaction; nothing, if the job was committed before.
 
     Raises:
+        InputRefused: two rows of an upsert have the same key; the table is as it was.
         CommitRefused, CommitContended, StorageFailed: the table is as it was; the files are gone.
         CommitUnknown: storage gave no answer; write again with the job id that the error names.
     """
@@ -210,6 +218,7 @@ def commit_written(
         guard=guard,
         now=now,
         discard=lambda: _delete(files, references),
+        commit=table.commit_upsert if plan.upsert else None,
     )
     table.undo_commit_if_deleted()
 
