@@ -30,6 +30,7 @@ BENCHMARKS = {
     "changes": [],
     "changed_rows": [],
     "ycsb": [],
+    "hot_keys": [],
     "queue": [],
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],
@@ -45,7 +46,7 @@ BENCHMARKS = {
     "peers": [],
 }
 # Those that need more packages have an environment of their own, which make sets up.
-ENVIRONMENTS = {"peers": ".venv-peers"}
+ENVIRONMENTS = {"peers": ".venv-peers", "hot_keys": ".venv-peers"}
 ROOT = Path(__file__).resolve().parent.parent
 
 

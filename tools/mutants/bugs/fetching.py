@@ -6,6 +6,8 @@ from ..bug import Bug
 
 FETCHING = ("tests/unit/lookup/test_fetching.py",)
 
+CACHED = ("tests/requests/test_disk_cache.py",)
+
 BUGS = (
     Bug(
         name="absent-before-its-filter-is-read",
@@ -72,5 +74,55 @@ BUGS = (
         right="while len(waiting) > 1 and _is_enough(waiting):",
         wrong="while len(waiting) > 1:",
         tests=("tests/requests/test_requests.py",),
+    ),
+    Bug(
+        name="block-unchecked",
+        breaks="A damaged block of a disk cache is taken for what was read of the bucket.",
+        module="storage/local/cache_room.py",
+        right="(mark, length, checksum) == (_MARK, len(body), expected)",
+        wrong="(mark, length, expected) == (_MARK, len(body), expected)",
+        tests=("tests/unit/storage/local/test_disk_cache.py",),
+    ),
+    Bug(
+        name="cache-without-bound",
+        breaks="Processes that share a disk cache fill the disk.",
+        module="storage/local/cache_room.py",
+        right="before + added <= self._bytes_max\n",
+        wrong="before + added <= 9 * self._bytes_max\n",
+        tests=("tests/unit/storage/local/test_disk_cache.py",),
+    ),
+    Bug(
+        name="kept-after-a-purge",
+        breaks="A purge leaves rows of the table in the disk cache.",
+        module="tables/purges/purge.py",
+        right="        self._empty_cache(search)\n",
+        wrong="",
+        tests=CACHED,
+    ),
+    Bug(
+        name="written-beside-a-purge",
+        breaks="What was read of the bucket before a purge is kept after it.",
+        module="storage/local/cache_room.py",
+        right="            os.rename(unfinished, name, dst_dir_fd=opened)\n",
+        wrong='            place = os.readlink(f"/proc/self/fd/{opened}").partition(" (")[0]\n'
+        "            os.makedirs(place, exist_ok=True)\n"
+        "            os.rename(unfinished, os.path.join(place, name))\n",
+        tests=("tests/unit/storage/local/test_disk_cache.py",),
+    ),
+    Bug(
+        name="blamed-for-a-block",
+        breaks="A file in a bucket is called damaged for what the disk cache has of it.",
+        module="lookup/reader.py",
+        right="not again and self._kept.drop(filename)",
+        wrong="again and self._kept.drop(filename)",
+        tests=CACHED,
+    ),
+    Bug(
+        name="scans-drive-out",
+        breaks="A scan fills the disk cache, so that hot keys leave it.",
+        module="lookup/reader.py",
+        right="kept if keep else None",
+        wrong="kept",
+        tests=CACHED,
     ),
 )

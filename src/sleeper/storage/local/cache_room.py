@@ -78,8 +78,9 @@ class BlockFolder:
     @classmethod
     def of(cls, folder: str, key: str) -> BlockFolder:
         """Return the place of a file's blocks in a table's folder."""
-        path = os.path.join(folder, xxhash.xxh3_128_hexdigest(key.encode()))
-        return cls(path, xxhash.xxh3_64_intdigest("/".join(path.split("/")[-2:]).encode()))
+        name = xxhash.xxh3_128_hexdigest(key.encode())
+        place = f"{folder.rpartition('/')[2]}/{name}"
+        return cls(f"{folder}/{name}", xxhash.xxh3_64_intdigest(place.encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class CacheRoom:
 
     def read(self, place: BlockFolder, name: str) -> KeptBlock | None:
         """Return a block, if it is kept as it was written; None if it is not."""
-        path = os.path.join(place.folder, name)
+        path = f"{place.folder}/{name}"
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):

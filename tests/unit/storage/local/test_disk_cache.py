@@ -153,6 +153,26 @@ class TestRanges:
         assert "a file of another size" in caplog.text
 
 
+@pytest.mark.parametrize("place", [0, 5, 9, 20, 24, 1_000, BLOCK_FILE_BYTES - 1])
+def test_a_damaged_block_is_read_again(world, place, caplog):
+    """Given a block with a wrong byte anywhere, or cut there, it is deleted, logged and read again."""
+    body = world.file()
+    for damage in ("flipped", "cut", "of another block"):
+        world.open().read_ranges("f", SIZE, [(0, 10), (BLOCK_BYTES, 10)])
+        path, other = world.blocks()
+        kept = bytearray(path.read_bytes())
+        kept[place] ^= 16
+        path.write_bytes({"flipped": kept, "cut": kept[:place]}.get(damage, other.read_bytes()))
+        world.files.reads.clear()
+        caplog.clear()
+
+        found = world.open().read_ranges("f", SIZE, [(0, 10), (BLOCK_BYTES, 10)])
+
+        assert found == [body[:10], body[BLOCK_BYTES:][:10]]
+        assert world.files.reads == [[(0, BLOCK_BYTES)]]
+        assert "its checksum does not match" in caplog.text
+
+
 @pytest.mark.parametrize("size", [1, 100, BLOCK_BYTES, BLOCK_BYTES + 1, SIZE, 12 * BLOCK_BYTES + 3])
 def test_the_end_of_a_file_of_unknown_size_is_read_once(world, size):
     """Given a file whose size nobody knows, its end and its size are kept."""
