@@ -34,7 +34,6 @@ def costs_page() -> str:
     polling = costs.polling_costs(templates)
     paid = [each for each in resources if each.dollars]
     total = sum(each.dollars for each in (*resources, *schedules, *polling))
-    polls = costs.POLLS_A_MINUTE
     dashboard = costs.MONTHLY["AWS::CloudWatch::Dashboard"]
     day = costs.day_costs(templates, DAY, dollars_of_a_million())
     whole_gb = DAY.files * DAY.file_gb
@@ -56,17 +55,17 @@ Counted from its templates.
 ## While nobody uses it
 
 **${total:.2f} a month**, whatever it stores. Nothing is paid by the hour: there is no NAT, no
-endpoint of a VPC, no provisioned capacity, and no task while there is no work. Half of it are
-requests by which Lambda asks queues for messages that users and workers do not let wait; other
-queues are asked only while they have some. The rest are alarms and schedules that look for work.
+endpoint of a VPC, no provisioned capacity, and no task while there is no work. No queue is asked
+for messages while it is empty: a schedule counts them, and who sends what somebody waits for calls
+the function that takes it. What is paid are alarms, and schedules that look for work.
 
 | | number | paid by | $ a month |
 |---|---|---|---|
 {lines([*polling, *schedules, *paid])}
 
 Numbers of schedules are calls a month. A call that finds nothing is taken to last {costs.RUN_S} s
-and to log {costs.LOG_BYTES} bytes; these two are assumptions, and so is that Lambda asks an empty
-queue {polls} times a minute. Tables that do not change add no more than a look a day.
+and to log {costs.LOG_BYTES} bytes; these two are assumptions. Tables that do not change add no
+more than a look a day.
 
 To pay less, leave stacks that you do not use out of `sleeper.optional.stacks`, each with its
 queue, or make schedules rarer (`sleeper.ingest.task.creation.period.minutes` and its like).

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
-from sleeper.model.jobs.kinds import TASK_KINDS
+from sleeper.model.jobs.kinds import QUEUES, TASK_KINDS
 
 # ---------------------------------------------------------------- prices
 #
@@ -103,6 +103,11 @@ REQUESTS: Final[Mapping[str, Mapping[str, float]]] = {
         f"start_workers {each.name}": {"SQS request": 1.0} if each.queues else _CHANGES
         for each in TASK_KINDS
     },
+    **{
+        f"start_workers {name}": {"SQS FIFO request" if each.fifo else "SQS request": 1.0}
+        for name, each in QUEUES.items()
+        if name not in {kind.name for kind in TASK_KINDS}
+    },
 }
 """Requests of a call that finds nothing to do, by handler; `interfaces/lambdas/handlers.py`."""
 
@@ -186,7 +191,8 @@ def _schedule_cost(rule: Mapping[str, Any], functions: Mapping[str, Mapping[str,
     function = functions[name]
     handler = str(function["ImageConfig"]["Command"][0]).rpartition(".")[2]
     event = json.loads(str(target.get("Input") or "{}"))
-    done = [f"{handler} {kind}" for kind in event.get("kinds", ())] or [handler]
+    looked = [*event.get("kinds", ()), *event.get("functions", ())]
+    done = [f"{handler} {each}" for each in looked] or [handler]
     minutes = _minutes(str(rule["ScheduleExpression"]))
     calls = MONTH_MINUTES // minutes
     architecture = str((function.get("Architectures") or ["x86_64"])[0])
@@ -198,7 +204,7 @@ def _schedule_cost(rule: Mapping[str, Any], functions: Mapping[str, Mapping[str,
         + _queues(function)
         * sum(n * DOLLARS[price] for each in done for price, n in REQUESTS[each].items())
     )
-    what = " and ".join([done[0], *(each.removeprefix(handler).strip() for each in done[1:])])
+    what = f"{handler} {', '.join(looked)}".strip()
     every = "each minute" if minutes == 1 else f"every {minutes} minutes"
     return CostLine(f"`{what}`, {every}", calls, f"{memory_gb:g} GB", calls * call)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from sleeper.errors import BadRequest
@@ -121,6 +125,43 @@ def test_a_look_at_queues_costs_a_request_for_each():
 
     each = 0.2e-6 + 0.3 * 16.6667e-6 / 2 + 0.3e-6 + 3 * DOLLARS["SQS request"]
     assert found.dollars == pytest.approx(4_380 * each)
+
+
+def test_a_look_at_queues_of_functions_costs_a_request_for_each():
+    """Given workers and functions that are looked at by one call, then each has its requests."""
+    event = {"kinds": ["ingest"], "functions": {"query": "f", "commit": "g"}}
+    (found,) = schedule_costs(
+        template(
+            (
+                "AWS::Lambda::Function",
+                {
+                    "FunctionName": "f",
+                    "MemorySize": 512,
+                    "ImageConfig": {"Command": ["x.start_workers"]},
+                },
+            ),
+            (
+                "AWS::Events::Rule",
+                {
+                    "ScheduleExpression": "rate(1 minute)",
+                    "Targets": [{"Arn": "a:function:f", "Input": json.dumps(event)}],
+                },
+            ),
+        )
+    )
+
+    asked = 2 * DOLLARS["SQS request"] + DOLLARS["SQS FIFO request"]
+    assert found.what == "`start_workers ingest, query, commit`, each minute"
+    assert found.dollars == pytest.approx(43_800 * (0.2e-6 + 0.3 * 16.6667e-6 / 2 + 0.3e-6 + asked))
+
+
+def test_an_idle_instance_costs_less_than_a_dollar():
+    """Given the default stacks, and this page's prices, then a month without work is below $1."""
+    page = Path("docs/deploy/costs.md").read_text()
+
+    (total,) = re.findall(r"^\*\*\$([0-9.]+) a month\*\*", page, re.MULTILINE)
+
+    assert float(total) < 1.00
 
 
 def test_empty_queues_are_asked():

@@ -24,6 +24,7 @@ from sleeper.deploy.names import (
     service_principals,
 )
 from sleeper.errors import BadRequest
+from sleeper.model.jobs.kinds import URGENT, QueueName
 
 POLICY_CHARACTERS_MAX: Final = 6_144
 """The longest managed policy of IAM, white space not counted."""
@@ -407,6 +408,10 @@ _OWN: Final = (
     (
         _of("sqs", "ChangeMessageVisibility DeleteMessage PurgeQueue ReceiveMessage SendMessage"),
         _SQS,
+    ),
+    (
+        ("lambda:InvokeFunction",),
+        f"{_LAMBDA}:function:{{prefix}}{URGENT[QueueName.QUERY]}",
     ),
 )
 """What the command and the CDK's command line call by themselves, and on what: checks, change sets,

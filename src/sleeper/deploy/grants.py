@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.deploy.names import DeployedNames
-from sleeper.model.jobs.kinds import JobKind, QueueName
+from sleeper.model.jobs.kinds import URGENT, JobKind, QueueName
 from sleeper.model.paths import INSTANCE_PROPERTIES, PROPERTIES_VERSIONS
 from sleeper.storage.aws.deployment.table_index import INDEX_TABLES, REVISION_TABLES, STATE_TABLES
 from sleeper.storage.aws.dynamo_tables import DynamoTable
@@ -172,8 +172,16 @@ def batch(names: DeployedNames) -> tuple[Grant, ...]:
 
 
 def send(names: DeployedNames, *queues: QueueName) -> tuple[Grant, ...]:
-    """Allow to send messages to queues."""
-    return send_to(names, *map(names.queue, queues))
+    """Allow to send messages to queues, and to call the functions of those that are urgent."""
+    urgent = [names.function(URGENT[each]) for each in queues if each in URGENT]
+    sent = send_to(names, *map(names.queue, queues))
+    return (*sent, call(names, *urgent)) if urgent else sent
+
+
+def call(names: DeployedNames, *functions: str) -> Grant:
+    """Allow to call functions with these names."""
+    arns = tuple(names.arn("lambda", f"function:{each}") for each in functions)
+    return Grant(("lambda:InvokeFunction",), arns)
 
 
 def send_to(names: DeployedNames, *queues: str) -> tuple[Grant, ...]:

@@ -20,8 +20,9 @@ from sleeper.deploy.platforms import (
 from sleeper.errors import PropertiesInvalid, UrlInvalid
 from sleeper.model.aws_partitions import partition_of
 from sleeper.model.formats.properties_file import FORMAT_PROPERTY, VERSION_PROPERTY
-from sleeper.model.jobs.kinds import QUEUES, QUEUES_OF_BATCHER, TASK_KINDS, QueueName
+from sleeper.model.jobs.kinds import QUEUES, QUEUES_OF_BATCHER, TASK_KINDS, URGENT, QueueName
 from sleeper.model.jobs.messages import QueueSettings
+from sleeper.model.jobs.platforms import PLATFORMS
 from sleeper.model.jobs.settings import queue_settings, task_size
 from sleeper.model.known_properties import deployment as known
 from sleeper.model.known_properties.catalogue import validate_instance_properties
@@ -89,6 +90,7 @@ EMR_SERVERLESS_REGIONS: Final = (
 _ID: Final = "sleeper.id"
 _STACKS: Final = "sleeper.optional.stacks"
 _JOBS_URL: Final = "sleeper.jobs.url"
+_CALLED: Final = "sleeper.jobs.called.queues"
 _FUNCTION_IMAGE: Final = "sleeper.image.functions"
 _BATCHER_QUEUE: Final = "sleeper.default.table.ingest.batcher.ingest.queue"
 
@@ -413,6 +415,21 @@ class DeploymentSettings:
         return any(each.stack in self.stacks for each in TASK_KINDS)
 
     @property
+    def called_functions(self) -> dict[QueueName, str]:
+        """The names of functions that are called for messages of their queues, by these.
+
+        WorkersStack has what counts the messages.
+        """
+        by_stack = {StackName.COMMITTER: URGENT[QueueName.COMMIT]}
+        by_stack |= {StackName.QUERY: URGENT[QueueName.QUERY]} if self.has(StackName.QUERY) else {}
+        by_stack |= {each.stack: each.starter for each in PLATFORMS if self.has(each.stack)}
+        return {
+            queue: self.names.function(by_stack[spec.stack])
+            for queue, spec in QUEUES.items()
+            if spec.stack in by_stack
+        }
+
+    @property
     def subnets(self) -> tuple[str, ...]:
         """The subnets of tasks and clusters."""
         return self.properties.cloud.subnets or ()
@@ -496,13 +513,15 @@ class DeploymentSettings:
         known_platforms = platform_properties(self.names, OPTIONAL_STACKS, lambda _: ())
         values = self.properties.values
         not_here = {name for name, text in known_platforms.items() if values.get(name) == text}
-        not_here |= {*self.written_later, FORMAT_PROPERTY, VERSION_PROPERTY}
+        not_here |= {*self.written_later, FORMAT_PROPERTY, VERSION_PROPERTY, _CALLED}
+        called = ",".join(each for each in self.called_functions if each in URGENT)
         if self.has(StackName.EMR_SERVERLESS):
             not_here.add(APPLICATION_ID)
         return {
             **{name: text for name, text in values.items() if name not in not_here},
             **platform_properties(self.names, self.stacks, lambda _: ()),
             **self.resource_properties(),
+            _CALLED: called,
         }
 
     def tags(self) -> dict[str, str]:

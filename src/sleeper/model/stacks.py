@@ -37,7 +37,7 @@ _ALWAYS: Final = (
     StackName.PROPERTIES,
     StackName.POLICIES,
     StackName.COMMITTER,
-    StackName.WORKERS,  # where one of its kinds of workers is deployed
+    StackName.WORKERS,
     StackName.ALARMS,
 )
 

@@ -27,12 +27,14 @@ from tests.stories.test_ingest_jobs import SCHEMA
 __all__ = ["aws_endpoint", "functions_of", "s3_credentials", "s3_server"]
 
 INGEST = {"SQS GetQueueAttributes": 1}
+QUEUES = {"SQS GetQueueAttributes": 2}
 TABLES = {"DynamoDB Scan": 1, "DynamoDB BatchGetItem": 1}
 REQUESTS = {
     "create_batches": {"DynamoDB Query": 2},
     "start_workers ingest": INGEST,
     "start_workers export": INGEST,
     "start_workers compaction": TABLES,
+    "start_workers query and commit": QUEUES,
     "trigger_tables": {**TABLES, "S3 GET": 1},
 }
 """The requests of one call of a warm process, up to a hundred tables. A look for changed properties,
@@ -44,6 +46,9 @@ CALLS = {
     "start_workers export": lambda: handlers.start_workers({"kinds": ["export"]}, Context()),
     "start_workers compaction": lambda: handlers.start_workers(
         {"kinds": ["compaction"]}, Context()
+    ),
+    "start_workers query and commit": lambda: handlers.start_workers(
+        {"kinds": [], "functions": {"query": "f", "commit": "g"}}, Context()
     ),
     "trigger_tables": lambda: handlers.trigger_tables({"operation": "split"}, Context()),
 }

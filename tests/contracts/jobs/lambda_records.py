@@ -5,7 +5,7 @@ from __future__ import annotations
 import boto3
 
 from sleeper.model.jobs.messages import check_receive
-from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue
+from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue, delivered
 from tests.contracts.s3_server import REGION
 
 
@@ -67,7 +67,7 @@ class LambdaAsReceiver:
                 visibility_s=visibility_s,
             )
             for record in records:
-                call = DeliveredQueue(self._queue, [record])
+                call = DeliveredQueue(self._queue, [delivered(record)])
                 [message] = call.receive(10)
                 assert call.receive(10) == []
                 self._calls[message.receipt] = call, record

@@ -8,7 +8,7 @@ import pytest
 
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.model.jobs.kinds import QueueName
-from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue
+from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue, delivered
 from tests.contracts.jobs.job_queue_contract import (
     JobQueueContract,
     JobQueueTimesContract,
@@ -61,7 +61,7 @@ def test_what_is_not_deleted_has_failed(queue, receive):
     """Lambda is told the ids that SQS gave, in the order of the records."""
     send(queue, "done", "not done", "not begun")
     records = receive()
-    call = DeliveredQueue(queue, records)
+    call = DeliveredQueue(queue, [*map(delivered, records)])
     [first, second] = call.receive(2)
 
     deleted = call.delete([first.receipt, "nobody's", first.receipt])
@@ -79,7 +79,7 @@ def test_a_job_that_had_its_time_is_counted(queue, receive):
     Else a query that takes longer than a function may run would be delivered for ever.
     """
     send(queue, "too long")
-    call = DeliveredQueue(queue, receive(), is_over=lambda: True)
+    call = DeliveredQueue(queue, [*map(delivered, receive())], is_over=lambda: True)
     [message] = call.receive()
 
     assert call.release(message.receipt, counted=False)
@@ -93,7 +93,7 @@ def test_a_job_that_waits_for_room_is_not_counted(queue, receive):
     """Given a cluster that is full, then its job comes again later, however often."""
     send(queue, "waits")
     for _ in range(4):
-        call = DeliveredQueue(queue, receive())
+        call = DeliveredQueue(queue, [*map(delivered, receive())])
         [message] = call.receive()
         assert message.receives == 1
 
@@ -106,7 +106,7 @@ def test_a_job_that_waits_for_room_is_not_counted(queue, receive):
 def test_a_message_that_was_not_begun_is_not_counted(queue, receive):
     """Given no time for the second one, then it comes again at once, as if never delivered."""
     send(queue, "first", "second")
-    call = DeliveredQueue(queue, receive(), has_time=lambda: False)
+    call = DeliveredQueue(queue, [*map(delivered, receive())], has_time=lambda: False)
     [first] = call.receive(1)
     call.delete([first.receipt])
 
@@ -122,7 +122,7 @@ def test_a_message_that_cannot_be_given_back_comes_again(queue, receive, monkeyp
     """Given SQS without an answer, then Lambda is told to keep it; nothing is raised."""
     send(queue, "a")
     records = receive()
-    call = DeliveredQueue(queue, records)
+    call = DeliveredQueue(queue, [*map(delivered, records)])
     monkeypatch.setattr(queue, "release", _no_answer)
 
     call.release_waiting()
@@ -138,7 +138,8 @@ def test_messages_of_a_group_stay_in_order_when_they_were_not_begun(stores, aws_
     """A FIFO queue counts them, and delivers them in order."""
     fifo = stores.queue(QueueName.COMMIT)
     send(fifo, "a", "b", group="g")
-    call = DeliveredQueue(fifo, records_from(fifo.urls()[0], endpoint=aws_endpoint))
+    records = records_from(fifo.urls()[0], endpoint=aws_endpoint)
+    call = DeliveredQueue(fifo, [*map(delivered, records)])
 
     call.release_waiting()
 
@@ -149,7 +150,7 @@ def test_messages_of_a_group_stay_in_order_when_they_were_not_begun(stores, aws_
 @pytest.mark.parametrize(
     "record", [{}, {"kinesis": {}}, "text", None, {"messageId": "1", "receiptHandle": "2"}]
 )
-def test_a_record_of_something_else_is_refused(queue, record):
+def test_a_record_of_something_else_is_refused(record):
     """Such as a notification of a bucket: the function is connected to the wrong thing."""
     with pytest.raises(BadRequest, match="not a record of SQS"):
-        DeliveredQueue(queue, [record])
+        delivered(record)

@@ -136,12 +136,12 @@ def _of_another(service: str, target: str, body: bytes, account: str, path: str)
 
 
 def _of_lambda(path: str, account: str) -> Asked:
-    """What a deployment itself asks of functions: limits, and what they reserve."""
+    """What a deployment and senders ask of functions: limits, what they reserve, and a call."""
     parts = urlsplit(path).path.strip("/").split("/")
     if parts[1] == "account-settings":
         return Asked("lambda:GetAccountSettings", "*")
-    assert parts[1::2] == ["functions", "concurrency"], path
-    return Asked("lambda:GetFunctionConcurrency", f"arn:aws:lambda:{account}:function:{parts[2]}")
+    actions = {"concurrency": "GetFunctionConcurrency", "invocations": "InvokeFunction"}
+    return Asked(f"lambda:{actions[parts[3]]}", f"arn:aws:lambda:{account}:function:{parts[2]}")
 
 
 def _of_json(target: str, request: dict, account: str) -> list[Asked]:

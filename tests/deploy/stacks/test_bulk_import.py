@@ -66,17 +66,16 @@ def test_no_template_of_a_platform_has_an_error(deployed):
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_queue_has_its_starter(deployed, stack):
-    """The function takes one message at once, and says by name which platform it starts."""
+    """The function says by name which platform it starts. Nothing asks its queue: it is called."""
     (function,) = deployed.resources("AWS::Lambda::Function", stack=stack)
-    (source,) = deployed.resources("AWS::Lambda::EventSourceMapping", stack=stack)
 
     queue = function.properties["Environment"]["Variables"]["SLEEPER_QUEUE"]
     assert queue == f"bulk-import-{STACKS[stack]}"
     assert function.properties["ImageConfig"]["Command"] == [
         "sleeper.interfaces.lambdas.handlers.start_bulk_imports"
     ]
-    assert source.properties["BatchSize"] == 1
-    assert source.properties["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert not deployed.resources("AWS::Lambda::EventSourceMapping", stack=stack)
+    assert deployed.settings.called_functions[queue] == function.name
 
 
 def test_emr_and_eks_alone_cost_while_nothing_is_to_do(deployed, default):

@@ -60,6 +60,7 @@ class World:
             "sleeper.ingest.source.bucket": self.source,
             "sleeper.default.table.ingest.batcher.ingest.queue": "standard_ingest",
             "sleeper.default.table.ingest.batcher.job.min.size": "1",
+            "sleeper.jobs.called.queues": "commit,query",
         }
         self.instance = sleeper.create_instance(f"aws://{self.id}", given)
         names = given | NETWORK | {"sleeper.id": self.id, "sleeper.optional.stacks": STACKS}
@@ -73,6 +74,13 @@ class World:
         for queue in (*queues, *(each.replace("Q.fifo", "DLQ.fifo") for each in queues)):
             self.client("sqs").create_queue(
                 QueueName=self.names.prefix + queue, Attributes={"FifoQueue": "true"}
+            )
+        for function in settings.called_functions.values():
+            self.client("lambda").create_function(
+                FunctionName=function,
+                PackageType="Image",
+                Code={"ImageUri": settings.function_image},
+                Role=self.names.role_arn("x"),
             )
         self.instance.create_table("numbers", SCHEMA, row_keys=["id"])
         self.folder = folder
@@ -113,9 +121,13 @@ class World:
         assert refused == set(), name
 
     def messages(self, queue):
-        """What Lambda would call a function with."""
-        url = self.client("sqs").get_queue_url(QueueName=queue)["QueueUrl"]
-        return {"Records": records_from(url, endpoint=self.server.endpoint)}
+        """What Lambda would call a function with. They are taken out of the queue."""
+        sqs = self.client("sqs")
+        url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+        records = records_from(url, endpoint=self.server.endpoint)
+        for each in records:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=each["receiptHandle"])
+        return {"Records": records}
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +171,10 @@ def test_users_submit_and_read_with_the_policies_for_them(world):
         assert mine.jobs.job(job).state
     with world.role("query") as mine:
         assert "0001" in ids(mine)
+        query = mine.jobs.submit_query("numbers", key="0001")
+    with world.role("query"):  # the function has the name of the policy
+        handlers.query({"waiting": "query"}, Context())
+    assert world.instance.jobs.query(query).state is QueryState.COMPLETED
 
 
 def test_workers_run_jobs_with_the_roles_of_tasks(world):
@@ -198,8 +214,7 @@ def test_functions_run_queries_and_commits_and_batches(world):
     with world.role("ingest-task") as mine:
         work(mine)
     with world.role("committer"):
-        event = world.messages(world.names.queue(QueueName.COMMIT))
-        assert handlers.commit(event, Context()) == {"batchItemFailures": []}
+        assert handlers.commit({"waiting": "commit"}, Context()) == {"batchItemFailures": []}
     assert world.instance.jobs.job(job).state is JobState.FINISHED
 
 
@@ -311,10 +326,17 @@ def test_the_starter_sees_what_waits(world, environment, monkeypatch):
     for number in range(100, 114):
         world.instance.table("numbers").ingest([{"id": f"{number:04}", "n": number}])
     planned = len(world.instance.table("numbers").plan_compaction().jobs)
+    world.instance.jobs.submit_query("numbers", key="0001")
+    rules = world.deployed.resources("AWS::Events::Rule", stack="WorkersStack")
+    (event,) = (json.loads(each.properties["Targets"][0]["Input"]) for each in rules)
 
     with world.role("worker-starter"):
-        answer = handlers.start_workers({"kinds": ["ingest", "compaction", "export"]}, Context())
+        answer = handlers.start_workers(event, Context())
 
     assert planned >= 1
-    assert answer == {"ingest": 1, "compaction": planned}
-    assert started == [(world.names.named(kind), count) for kind, count in answer.items()]
+    assert event["functions"].keys() == {"query", "commit", "bulk-import-emr"}
+    assert answer == {"ingest": 1, "compaction": planned, "query": 1}
+    assert started == [
+        (world.names.named("ingest"), 1),
+        (world.names.named("compaction"), planned),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fnmatch import fnmatchcase
 
+from sleeper.model.jobs.kinds import URGENT, QueueName
 from tests.deploy.stacks.test_templates import ALL, DEPLOYMENTS, deployed
 
 __all__ = ["deployed"]
@@ -292,8 +293,27 @@ def test_a_mapping_is_enabled_by_the_function_that_follows_its_queue_alone(deplo
         queue = source["EventSourceArn"].rpartition(":")[2]
         assert variables["SLEEPER_SOURCE"] == ref
         assert variables["SLEEPER_SOURCE_QUEUE_URL"].endswith(f"/{queue}")
-    assert sources, "some queues are asked all the time"
-    assert all("Enabled" not in each for each in sources.values())
+    assert sources == {}, "no queue is asked all the time"
+
+
+def test_functions_are_called_by_the_starter_and_by_senders_alone(deployed):
+    """Given urgent queues, then who sends to one may call its function, and the starter all."""
+    names = deployed.settings.names
+    called = deployed.settings.called_functions
+    prefix = names.prefix
+
+    for queue, function in called.items():
+        arn = names.arn("lambda", f"function:{function}")
+        callers = those_allowed(deployed, arn, "lambda:InvokeFunction")
+        senders = those_allowed(deployed, names.queue_arn(names.queue(queue)), "sqs:SendMessage")
+        own = {function.removeprefix(prefix)}
+        if queue not in URGENT:
+            senders = {"admin"}
+        assert callers == senders - own | {"worker-starter", "admin"} | (
+            {"query"}
+            if queue is QueueName.QUERY
+            else set()  # the policy of users has this name too
+        ), queue
 
 
 def test_old_versions_are_deleted_by_administrators_alone(deployed):

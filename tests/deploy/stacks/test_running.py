@@ -20,8 +20,10 @@ def everything(synthesised):
 def schedule_of(deployed, name):
     rule = deployed.resource("AWS::Events::Rule", name).properties
     (target,) = rule["Targets"]
+    event = json.loads(target["Input"])
+    event.pop("functions", None)  # a test of its own has them
     function = target["Arn"].rpartition(":")[2].removeprefix(deployed.settings.names.prefix)
-    return rule["ScheduleExpression"], function, json.loads(target["Input"])
+    return rule["ScheduleExpression"], function, event
 
 
 def test_every_schedule_calls_its_function_as_often_as_its_property_says(everything, synthesised):
@@ -109,6 +111,40 @@ def test_every_function_runs_a_handler_in_the_image_of_workers(everything):
     }
 
 
+def test_functions_of_queues_are_called_and_nothing_asks_an_empty_queue(everything):
+    """Each minute the starter is told which functions to call, and senders which queues are urgent."""
+    settings = everything.settings
+    (rule,) = everything.resources("AWS::Events::Rule", stack="WorkersStack")
+    event = json.loads(rule.properties["Targets"][0]["Input"])
+    (made,) = everything.resources("Custom::SleeperProperties", stack="PropertiesStack")
+    written = made.properties["Properties"]
+
+    assert rule.properties["ScheduleExpression"] == "rate(1 minute)"
+    assert event["functions"] == settings.called_functions
+    assert event["functions"]["query"] == "sleeper-demo-query"
+    assert event["functions"]["commit"] == "sleeper-demo-committer"
+    assert written["sleeper.jobs.called.queues"] == "query,commit"
+    for stack in ("QueryStack", "StateStoreCommitterStack"):
+        assert not everything.resources("AWS::Lambda::EventSourceMapping", stack=stack)
+
+
+def test_workers_that_are_started_rarely_leave_queues_their_minute(synthesised):
+    """Given kinds of workers that are looked at each hour, then messages wait for a minute only."""
+    rarely = {
+        f"sleeper.{kind}.task.creation.period.minutes": "60"
+        for kind in ("ingest", "compaction", "bulk.export")
+    }
+    rules = synthesised(rarely).resources("AWS::Events::Rule", stack="WorkersStack")
+
+    events = {
+        each.properties["ScheduleExpression"]: json.loads(each.properties["Targets"][0]["Input"])
+        for each in rules
+    }
+    assert events["rate(1 minute)"]["kinds"] == []
+    assert events["rate(1 minute)"]["functions"].keys() >= {"query", "commit"}
+    assert events["rate(60 minutes)"] == {"kinds": ["ingest", "compaction"]}
+
+
 def test_a_table_is_never_in_two_calls_of_an_operation_at_once(everything):
     """Its messages have one group of a FIFO queue, and the trigger sends to that queue."""
     names = everything.settings.names
@@ -139,6 +175,14 @@ def test_concurrency_is_reserved_where_one_at_a_time_is_wanted(everything):
     }
 
     assert reserved == {"worker-starter": 1, "batcher-create-jobs": 1, "committer": 10}
+
+
+def test_committers_at_once_are_limited_by_what_is_reserved(synthesised):
+    """Given a limit of committers, then it is reserved: nothing else limits calls of senders."""
+    for given, expected in (({"max": "4"}, 4), ({"max": "4", "reserved": "0"}, 4), ({}, 10)):
+        named = {f"sleeper.statestore.committer.concurrency.{name}": n for name, n in given.items()}
+        committer = synthesised(named).resource("AWS::Lambda::Function", "committer")
+        assert committer.properties["ReservedConcurrentExecutions"] == expected, given
 
 
 def test_workers_end_when_there_is_nothing_to_do(everything):

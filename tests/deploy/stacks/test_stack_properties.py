@@ -10,8 +10,8 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.stacks import OPTIONAL_STACKS
 from tests.deploy.stacks.conftest import settings_of
 
-BESIDE = {"sleeper.retain.infra.after.destroy"}
-"""`sleeper destroy` reads it too, which needs no deployment before."""
+BESIDE = {"sleeper.retain.infra.after.destroy", "sleeper.jobs.called.queues"}
+"""`sleeper destroy` reads the first, which needs no deployment before; stacks write the second."""
 
 
 def note_reads(properties, monkeypatch):

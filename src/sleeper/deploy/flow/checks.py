@@ -235,7 +235,7 @@ def check_topic(topic: str, region: str, *, has_budget: bool = False) -> list[Ch
 
 _NO_VPC: Final = ("InvalidVpcID.NotFound", "NotFound")
 _NO_SUBNET: Final = ("InvalidSubnetID.NotFound", "NotFound", "InvalidSubnetID.Malformed")
-_SERVICES: Final = "ECR, SQS, DynamoDB, S3, STS, ECS, CloudWatch and its logs"
+_SERVICES: Final = "ECR, SQS, DynamoDB, S3, STS, ECS, Lambda, CloudWatch and its logs"
 _EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
 
 

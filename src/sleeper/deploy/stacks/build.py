@@ -50,9 +50,8 @@ def build(settings: DeploymentSettings, scope: Construct) -> tuple[Stack, ...]:
     """
     made = [add(scope, settings) for add in (add_instance_stack, add_queues_stack)]
     properties = add_properties_stack(scope, settings)
-    others = [add(scope, settings) for add in (add_policies_stack, add_committer_stack)]
-    if settings.has_tasks:
-        others.append(add_workers_stack(scope, settings))
+    added = (add_policies_stack, add_committer_stack, add_workers_stack)
+    others = [add(scope, settings) for add in added]
     others += [OPTIONAL[each](scope, settings) for each in settings.stacks]
     others.append(add_alarms_stack(scope, settings))
     by_kind = {each.node.id: each for each in others}

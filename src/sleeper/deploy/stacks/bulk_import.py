@@ -18,7 +18,7 @@ from sleeper.deploy.grants import (
 )
 from sleeper.deploy.names import service_principals
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.parts import FunctionSpec, add_function, add_queue_source
+from sleeper.deploy.stacks.parts import FunctionSpec, add_function
 from sleeper.model.jobs.kinds import JobKind
 from sleeper.model.jobs.platforms import Platform
 from sleeper.model.object_stores import is_bucket_url
@@ -52,11 +52,11 @@ def add_starter(
         grants: What it may ask of the platform.
     """
     names, lambdas, queue = settings.names, settings.properties.lambdas, platform.queue
-    function = add_function(
+    add_function(
         stack,
         settings,
         FunctionSpec(
-            name=f"{platform.resource}-starter",
+            name=platform.starter,
             handler="start_bulk_imports",
             description=f"Starts a driver for each message of the {queue} queue",
             memory_mb=settings.memory_mb(lambdas.import_memory_mb),
@@ -73,7 +73,6 @@ def add_starter(
             environment={"SLEEPER_QUEUE": queue},
         ),
     )
-    add_queue_source(stack, function, names.queue_arn(names.queue(queue)))
 
 
 def pass_roles(settings: DeploymentSettings, *roles: str, service: str) -> Grant:

@@ -124,8 +124,7 @@ def add_query_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
         ),
         environment={},
     )
-    function = add_function(stack, settings, query)
-    add_queue_source(stack, function, names.queue_arn(names.queue(QueueName.QUERY)))
+    add_function(stack, settings, query)
     return stack
 
 
@@ -157,6 +156,8 @@ def add_committer_stack(scope: Construct, settings: DeploymentSettings) -> Stack
     stack = new_stack(scope, settings, StackName.COMMITTER, "commits what workers ask it to")
     names, lambdas = settings.names, settings.properties.lambdas
     reserved, at_once = settings.at_once(lambdas.committer_reserved, lambdas.committer_max)
+    if lambdas.committer_max is not None:  # what is reserved is a limit too, and the only one
+        reserved = min(reserved or at_once, at_once)
     committer = FunctionSpec(
         name=_function("commit"),
         handler="commit",
@@ -171,14 +172,7 @@ def add_committer_stack(scope: Construct, settings: DeploymentSettings) -> Stack
         environment={},
         reserved=reserved,
     )
-    function = add_function(stack, settings, committer)
-    add_queue_source(
-        stack,
-        function,
-        names.queue_arn(names.queue(QueueName.COMMIT)),
-        batch=settings.properties.committer.batch_size,
-        at_once=at_once,
-    )
+    add_function(stack, settings, committer)
     return stack
 
 

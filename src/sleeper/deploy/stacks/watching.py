@@ -52,10 +52,9 @@ def all_queues(settings: DeploymentSettings) -> tuple[SqsNames, ...]:
 
 def scheduled_functions(settings: DeploymentSettings) -> tuple[str, ...]:
     """Return the names of functions that are called by schedules: no queue has what they failed."""
-    starter = [STARTER] if settings.has_tasks else []
     batcher = [BATCH_CREATOR] if settings.has(StackName.BATCHER) else []
     triggers = [each.trigger for each in _operations(settings)]
-    return tuple(map(settings.names.function, (*starter, *batcher, *triggers)))
+    return tuple(map(settings.names.function, (STARTER, *batcher, *triggers)))
 
 
 def queue_functions(settings: DeploymentSettings) -> tuple[str, ...]:

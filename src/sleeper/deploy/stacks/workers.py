@@ -44,6 +44,7 @@ EXECUTION: Final = "execution"
 """The end of the name of the role by which Fargate starts a worker."""
 
 _IDLE_S: Final = 60
+_LOOK_MINUTES: Final = 1
 _STOP_S: Final = 120
 """How long a worker may take to give back its job: as long as Fargate allows."""
 
@@ -145,10 +146,31 @@ def _pull_image(settings: DeploymentSettings) -> tuple[Grant, ...]:
 
 
 def add_workers_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
-    """Add WorkersStack. No task runs before there is something to do."""
+    """Add WorkersStack: what looks for work each minute, and the cluster of workers on Fargate.
+
+    No task runs before there is something to do. Without a kind of workers there is no cluster.
+    """
     stack = new_stack(
-        scope, settings, StackName.WORKERS, "starts workers on Fargate while they are needed"
+        scope, settings, StackName.WORKERS, "starts workers and functions while they are needed"
     )
+    lambdas = settings.properties.lambdas
+    starter = FunctionSpec(
+        name=STARTER,
+        handler="start_workers",
+        description="Starts workers and functions for what waits",
+        memory_mb=lambdas.starter_memory_mb,
+        timeout_s=lambdas.starter_timeout_s,
+        grants=(*_grants(settings),),
+        environment=_add_cluster(stack, settings) if settings.has_tasks else {},
+        reserved=1,  # two at once would start twice as many
+    )
+    add_function(stack, settings, starter)
+    _add_schedules(stack, settings)
+    return stack
+
+
+def _add_cluster(stack: Stack, settings: DeploymentSettings) -> dict[str, str]:
+    """Add the cluster of workers; return the variables by which the starter finds it."""
     names, properties = settings.names, settings.properties
     cluster = ecs.CfnCluster(
         stack,
@@ -161,38 +183,28 @@ def add_workers_stack(scope: Construct, settings: DeploymentSettings) -> Stack:
         ],
     )
     group = add_closed_group(stack, settings, "security-group", CLUSTER, "Workers of Sleeper")
-    starter = FunctionSpec(
-        name=STARTER,
-        handler="start_workers",
-        description="Starts workers for what waits",
-        memory_mb=properties.lambdas.starter_memory_mb,
-        timeout_s=properties.lambdas.starter_timeout_s,
-        grants=(*_grants(settings),),
-        environment={
-            "SLEEPER_CLUSTER": cluster.ref,
-            "SLEEPER_SUBNETS": ",".join(settings.subnets),
-            "SLEEPER_SECURITY_GROUP": group.attr_group_id,
-            "SLEEPER_CAPACITY": "FARGATE_SPOT,FARGATE" if properties.tasks.spot else "FARGATE",
-            "SLEEPER_PUBLIC_IP": "ENABLED" if properties.tasks.public_ip else "DISABLED",
-            **{each.variable("SLEEPER_TASK"): task_family(names, each) for each in TASK_KINDS},
-            **{
-                each.variable("SLEEPER_WORKERS_MAX"): str(workers_max(properties, each))
-                for each in TASK_KINDS
-            },
+    return {
+        "SLEEPER_CLUSTER": cluster.ref,
+        "SLEEPER_SUBNETS": ",".join(settings.subnets),
+        "SLEEPER_SECURITY_GROUP": group.attr_group_id,
+        "SLEEPER_CAPACITY": "FARGATE_SPOT,FARGATE" if properties.tasks.spot else "FARGATE",
+        "SLEEPER_PUBLIC_IP": "ENABLED" if properties.tasks.public_ip else "DISABLED",
+        **{each.variable("SLEEPER_TASK"): task_family(names, each) for each in TASK_KINDS},
+        **{
+            each.variable("SLEEPER_WORKERS_MAX"): str(workers_max(properties, each))
+            for each in TASK_KINDS
         },
-        reserved=1,  # two at once would start twice as many
-    )
-    add_function(stack, settings, starter)
-    _add_schedules(stack, settings)
-    return stack
+    }
 
 
 def _add_schedules(stack: Stack, settings: DeploymentSettings) -> None:
-    """Have the starter called for the kinds of workers that are looked at together.
+    """Have the starter called for the kinds of workers and the queues that it looks at together.
 
-    A call for two kinds costs hardly more than one for one.
+    A call for two kinds costs hardly more than one for one. Queues of functions are looked at each
+    minute, whatever the kinds of workers want.
     """
-    by_minutes: dict[int, list[str]] = {}
+    functions = settings.called_functions
+    by_minutes: dict[int, list[str]] = {_LOOK_MINUTES: []}
     for kind in TASK_KINDS:
         if kind.task is not None and kind.stack in settings.stacks:
             minutes = task_period_minutes(settings.properties, kind.task)
@@ -204,13 +216,27 @@ def _add_schedules(stack: Stack, settings: DeploymentSettings) -> None:
             f"{CLUSTER}-{minutes}-rule",
             function=STARTER,
             minutes=minutes,
-            event={"kinds": kinds},
+            event={
+                "kinds": kinds,
+                **({"functions": functions} if minutes == _LOOK_MINUTES else {}),
+            },
         )
 
 
 def _grants(settings: DeploymentSettings) -> Iterator[Grant]:
-    """Yield what the starter may do: look at what waits, count tasks and start some."""
-    names = settings.names
+    """Yield what the starter may do: look at what waits, call functions, start tasks."""
+    names, called = settings.names, settings.called_functions
+    of_workers = [name for kind in TASK_KINDS for name in kind.queue_names]
+    tasks = settings.has_tasks
+    yield from grants.look_for_work(names) if tasks else grants.open_instance(names)
+    yield from grants.look_at(names, *(of_workers if tasks else ()), *called)
+    yield grants.call(names, *called.values())
+    if tasks:
+        yield from _start_tasks(names)
+
+
+def _start_tasks(names: DeployedNames) -> Iterator[Grant]:
+    """Yield what starts tasks, and counts them."""
     cluster = names.arn("ecs", f"cluster/{names.named(CLUSTER)}")
     tasks = names.arn("ecs", f"task/{names.named(CLUSTER)}/*")
     here = {"ArnEquals": {"ecs:cluster": cluster}}
@@ -218,8 +244,6 @@ def _grants(settings: DeploymentSettings) -> Iterator[Grant]:
     roles = [
         names.role_arn(f"{kind.name}-{role}") for kind in TASK_KINDS for role in (TASK, EXECUTION)
     ]
-    yield from grants.look_for_work(names)
-    yield from grants.look_at(names, *(name for kind in TASK_KINDS for name in kind.queue_names))
     yield Grant(
         ("ecs:RunTask",),
         tuple(names.arn("ecs", f"task-definition/{family}:*") for family in families),

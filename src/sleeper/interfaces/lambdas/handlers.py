@@ -1,14 +1,18 @@
 """The functions of an instance in AWS, as Lambda calls them.
 
 All read `SLEEPER_INSTANCE` from the environment, such as `aws://demo`, and open the instance once
-in a process. Those that get messages answer `batchItemFailures`: their event source mappings need
-`ReportBatchItemFailures`. Between two calls nothing runs and nothing is asked.
+in a process. Between two calls nothing runs and nothing is asked.
+
+Those that run jobs take two events. One is a batch that Lambda has received from their queue; they
+answer `batchItemFailures`, so an event source mapping needs `ReportBatchItemFailures`. The other is
+`{"waiting": QUEUE}`, with the queue's name, by which senders and `start_workers` call them: then
+they receive messages themselves until there are none.
 
 | function | called by | environment |
 |---|---|---|
-| `commit` | the queue of the committer, FIFO | |
-| `query` | the query queue, one message a call | |
-| `start_bulk_imports` | a queue of bulk imports, one message a call | `SLEEPER_QUEUE` |
+| `commit` | senders, `start_workers`, or the queue of the committer, FIFO | |
+| `query` | senders, `start_workers`, or the query queue, one message a call | |
+| `start_bulk_imports` | `start_workers`, or its queue, one message a call | `SLEEPER_QUEUE` |
 | `submit_to_batcher` | the batcher's queue | |
 | `create_batches` | each `sleeper.ingest.batcher.job.creation.period.minutes` | |
 | `trigger_tables` | a schedule for each operation | `SLEEPER_TABLES_QUEUE_URL` |
@@ -33,7 +37,8 @@ Beside what its jobs need a role must allow: to open the instance, and to read t
 (`dynamodb:BatchGetItem`, `Query`) and to write `services/notes/*` in the bucket of properties, for
 `trigger_tables` and `start_workers`; `sqs:SendMessage` for `trigger_tables`; `s3:PutObject` on
 `instance.properties` and `properties/*` of the bucket of properties for `write_properties`;
-`ecs:ListTasks`, `ecs:DescribeTasks`, `ecs:RunTask` and `iam:PassRole` for `start_workers`;
+`ecs:ListTasks`, `ecs:DescribeTasks`, `ecs:RunTask`, `iam:PassRole` and `lambda:InvokeFunction` for
+`start_workers`;
 `sqs:SendMessage` to the queue and its dead letters, `sqs:ChangeMessageVisibility`,
 `sqs:GetQueueUrl` and `sqs:ListQueueTags` for those that get messages of jobs.
 """
@@ -54,6 +59,7 @@ from sleeper.instance.instance import (
     process_environment,
     write_deployed_properties,
 )
+from sleeper.interfaces.lambdas.called_functions import call_for_waiting, queue_functions
 from sleeper.interfaces.lambdas.messages import (
     Answer,
     run_jobs,
@@ -177,16 +183,27 @@ def run_tables(event: Event, context: LambdaContext) -> Answer:
 def start_workers(event: Event, context: LambdaContext) -> dict[str, int]:
     """Start tasks of ECS for the jobs that wait, within the limits; return how many (rule ING-15).
 
-    The event is `{"kinds": [...]}`. A kind that nothing waits for costs a request to SQS.
-    Compactions have no queue: they cost what `trigger_tables` costs, and are planned for tables
-    that have changed.
+    The event is `{"kinds": [...], "functions": {...}}`. A kind that nothing waits for costs a
+    request to SQS. Compactions have no queue: they cost what `trigger_tables` costs, and are
+    planned for tables that have changed. The functions are those that take messages of queues, by
+    the names of the queues: each is called, up to ten times, where messages wait. That costs a
+    request to SQS too.
 
     Raises:
         BadRequest: the event or the environment is wrong.
-        StorageFailed: workers of a kind could not be started; the others were.
+        StorageFailed: workers of a kind could not be started, or a function could not be called;
+            the others were.
     """
+    functions = queue_functions(event)
     limits = worker_limits(event, process_environment(), warm_instance().properties)
-    return warm_starts(warm_instance, process_environment()).look(limits)
+    called, failures = call_for_waiting(warm_instance(), functions, aws_client("lambda"))
+    started = warm_starts(warm_instance, process_environment()).look(limits) if limits else {}
+    if failures:
+        raise StorageFailed(
+            f"functions were not called: {'; '.join(map(str, failures))}. The next look tries "
+            "again."
+        ) from failures[0]
+    return {**started, **called}
 
 
 def write_properties(event: Event, context: LambdaContext) -> None:

@@ -1,6 +1,8 @@
-"""Runs what is in messages that Lambda has received from a queue, as workers elsewhere do.
+"""Runs what is in messages of queues in one call of a function, as workers elsewhere do.
 
-`run_jobs` runs jobs by the one worker loop, whose stop signal is the time limit of the call.
+`run_jobs` runs jobs by the one worker loop, whose stop signal is the time limit of the call. Their
+messages are those that Lambda has received, or those that wait: then the call receives and deletes
+them itself, as Lambda would.
 `run_operations` runs operations on tables, and prints their figures for CloudWatch.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ from sleeper.model.jobs.kinds import QueueName
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue, delivered
 from sleeper.storage.aws.jobs.fifo_sender import FifoSender
+from sleeper.storage.aws.jobs.queue_functions import WAITING
+from sleeper.storage.aws.jobs.sqs_messages import Delivery
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
 from sleeper.tables.report import FilesReport
 from sleeper.workers.instance_changes import is_paused
@@ -31,6 +35,9 @@ _PAUSED_S = 60.0
 """While the instance is paused, messages come again after this time."""
 
 _TABLES_QUEUE: Final = "SLEEPER_TABLES_QUEUE_URL"
+_FIRST_WAIT_S: Final = 1.0
+"""A receive that does not wait may miss messages of SQS."""
+
 _SETTINGS = WorkerSettings(wait_s=0.0, until_empty=True, is_reported=False)
 
 _log = logging.getLogger(__name__)
@@ -49,19 +56,56 @@ def run_jobs(
     """Run the jobs in an event of a queue, and return which messages are not done.
 
     Those come again: each failed job after the delay that the worker loop asked for, what was not
-    begun at once.
+    begun at once. An event without messages that names the queue as `waiting` asks for those that
+    wait: batch after batch is run while there are some, and half of the time is left for another.
 
     Args:
         instance: Whose jobs they are.
         kind: The kind of worker.
         name: The queue that the messages came from.
-        event: What Lambda received.
+        event: What Lambda received, or `{"waiting": name}`.
         context: Says how much time is left.
+
+    Raises:
+        BadRequest: it is another event.
+        StorageFailed: what waits cannot be received or deleted.
     """
-    limit = TimeLimit(context)
+    limit, in_sqs = TimeLimit(context), _queue_in_sqs(instance, name)
+    if event.get(WAITING) != name:
+        deliveries = [*map(delivered, records_of(event))]
+        return failures_of(_run(instance, kind, name, in_sqs, deliveries, limit).failed())
+    count_max = _batch_max(instance, name)
+    wait_s = _FIRST_WAIT_S
+    while limit.may_begin():
+        deliveries = in_sqs.deliveries(count_max, wait_s=wait_s)
+        if not deliveries:
+            break
+        wait_s = 0.0
+        batch = _run(instance, kind, name, in_sqs, deliveries, limit)
+        failed = set(batch.failed())
+        in_sqs.delete([each.message.receipt for each in deliveries if each.sqs_id not in failed])
+        if not batch.handled():
+            break  # nothing can be done now: the next call tries again
+    return failures_of([])
+
+
+def _batch_max(instance: Instance, name: QueueName) -> int:
+    """Return how many messages are received at once: requests to one table have one commit."""
+    return instance.properties.committer.batch_size if name is QueueName.COMMIT else 1
+
+
+def _run(
+    instance: Instance,
+    kind: str,
+    name: QueueName,
+    in_sqs: SqsQueue,
+    deliveries: Sequence[Delivery],
+    limit: TimeLimit,
+) -> DeliveredQueue:
+    """Run the jobs in messages; return the queue of these, which knows what is not done."""
     queue = DeliveredQueue(
-        _queue_in_sqs(instance, name),
-        records_of(event),
+        in_sqs,
+        deliveries,
         has_time=limit.may_begin,
         is_over=limit.is_set,
     )
@@ -76,7 +120,7 @@ def run_jobs(
         _log.exception("messages of the %s queue come again", name)
     if queue.ready():
         queue.release_waiting(_PAUSED_S if is_paused(instance, kind) else 0.0)
-    return failures_of(queue.failed())
+    return queue
 
 
 def records_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -89,7 +133,7 @@ def records_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(records, list):
         raise BadRequest(
             "the event has no Records: this function takes what the event source mapping of a "
-            "queue in SQS sends"
+            f"queue in SQS sends, or the name of the queue as {WAITING!r}"
         )
     return records
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import Instance, new_secret
+from sleeper.interfaces.lambdas.called_functions import FUNCTIONS
 from sleeper.interfaces.lambdas.warm_instance import needed
 from sleeper.model.jobs.kinds import KIND_NAMES, kind_of
 from sleeper.model.jobs.settings import workers_max
@@ -93,10 +94,14 @@ def worker_limits(
 ) -> list[tuple[str, int]]:
     """Return the kinds of workers that an event names, and how many of each there may be.
 
+    An event with functions to call may name none.
+
     Raises:
         BadRequest: it names none, or others, or a limit is no number.
     """
     kinds = event.get("kinds")
+    if kinds == [] and event.get(FUNCTIONS):
+        return []
     if not isinstance(kinds, list) or not kinds or not set(map(str, kinds)) <= set(KIND_NAMES):
         raise BadRequest(
             f"kinds is {kinds!r:.200}, but it must be a list of {', '.join(KIND_NAMES)}"

@@ -78,6 +78,8 @@ class QueueSpec:
         fifo: Whether the messages of a table stay in order (rule STS-21).
         receives_max: A message that was received so often becomes a dead letter; None for what the
             instance says.
+        is_urgent: Whether somebody waits for what becomes of a message: in AWS its sender calls the
+            function that takes it.
     """
 
     name: QueueName
@@ -92,6 +94,7 @@ class QueueSpec:
     retry_first: str = "jobs.retry.first.seconds"
     fifo: bool = False
     receives_max: int | None = None
+    is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +301,7 @@ KINDS: Final = (
                 stack=StackName.QUERY,
                 senders=Senders.QUERY,
                 lease="query.queue.visibility.timeout.seconds",
+                is_urgent=True,
             ),
         ),
         goes_on_paused=True,
@@ -341,6 +345,7 @@ KINDS: Final = (
                 lease="statestore.committer.queue.visibility.timeout.seconds",
                 fifo=True,
                 receives_max=1_000,  # a request is tried until the log takes or refuses it
+                is_urgent=True,
             ),
         ),
         goes_on_paused=True,
@@ -364,6 +369,14 @@ QUEUES: Final[Mapping[QueueName, QueueSpec]] = {
     each.name: each for kind in KINDS for each in kind.queues
 }
 """All queues."""
+
+URGENT: Final[Mapping[QueueName, str]] = {
+    queue.name: kind.function
+    for kind in KINDS
+    for queue in kind.queues
+    if queue.is_urgent and kind.function is not None
+}
+"""The functions that senders call, after the instance's prefix, by their queues."""
 
 QUEUES_OF_BATCHER: Final[Mapping[str, QueueName]] = {
     each.by_batcher: name for name, each in QUEUES.items() if each.by_batcher is not None

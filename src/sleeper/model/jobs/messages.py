@@ -22,11 +22,14 @@ class QueueSettings:
         visibility_s: Seconds for which a received message is hidden from others.
         receives_max: A message that was received so often without being deleted becomes a dead
             letter at the next receive.
+        function: In AWS, the function that takes the messages and waits for a call, after the
+            instance's prefix; None where something asks the queue all the time, or now and then.
     """
 
     fifo: bool = False
     visibility_s: float = 900.0
     receives_max: int = 3
+    function: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,11 @@ class Platform:
         """What the names of its resources begin with, after the instance's prefix."""
         return str(self.queue)
 
+    @property
+    def starter(self) -> str:
+        """The function that starts its jobs, after the instance's prefix."""
+        return f"{self.resource}-starter"
+
 
 _PREFIX: Final = "sleeper.bulk.import."
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from sleeper.model.jobs.kinds import QUEUES, TRACKED, JobKind, KindSpec, QueueName, TaskSpec
+from sleeper.model.jobs.kinds import QUEUES, TRACKED, URGENT, JobKind, KindSpec, QueueName, TaskSpec
 from sleeper.model.jobs.messages import HIDDEN_MAX_S, QueueSettings
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES
 from sleeper.model.known_properties.typed import InstanceProperties
@@ -45,6 +45,7 @@ def queue_settings(properties: InstanceProperties, name: QueueName) -> QueueSett
         fifo=spec.fifo,
         visibility_s=min(float(_value(properties, spec.lease)), HIDDEN_MAX_S),
         receives_max=spec.receives_max or properties.jobs.receives_max,
+        function=URGENT.get(name) if name in (properties.jobs.called_queues or ()) else None,
     )
 
 

@@ -63,6 +63,14 @@ class JobProperties:
         "the instance's own place and sleeper.ingest.source.bucket.",
         since="ours",
     )
+    called_queues: tuple[str, ...] | None = setting(
+        "jobs.called.queues",
+        None,
+        LIST,
+        "Queues in AWS whose function is called by who sends a message, so that nothing asks an "
+        "empty queue. `sleeper deploy aws` sets it, as its stacks are: do not change it.",
+        since="ours",
+    )
     receives_max: int = setting(
         "jobs.receives.max",
         "3",

@@ -24,15 +24,18 @@ from sleeper.model.object_stores import without_credentials
 _CONNECT_S: Final = 5
 _SILENCE_S: Final = 30  # longer than the 20 seconds for which a receive waits
 _ATTEMPTS_MAX: Final = 5
+_QUICK_S: Final = 2
 _CONNECTIONS_MAX: Final = 32
 _REGION: Final = "us-east-1"
 
 _lock = Lock()
-_clients: dict[tuple[int, str, str | None, str | None], Any] = {}
-"""By process id, service, region and endpoint: a forked process must not use its parent's."""
+_clients: dict[tuple[int, str, str | None, str | None, bool], Any] = {}
+"""By process id and all that is asked for: a forked process must not use its parent's."""
 
 
-def aws_client(service: str, region: str | None = None, endpoint: str | None = None) -> Any:
+def aws_client(
+    service: str, region: str | None = None, endpoint: str | None = None, *, is_quick: bool = False
+) -> Any:
     """Return the client of a service, the same in all threads of this process.
 
     Credentials, and what is not given here, are read by boto3 where Amazon's own tools read them:
@@ -43,19 +46,20 @@ def aws_client(service: str, region: str | None = None, endpoint: str | None = N
         region: The region; None for the one that boto3 finds, and `us-east-1` where it finds none.
         endpoint: URL of a server; None for AWS_ENDPOINT_URL_SQS and the like, or
             AWS_ENDPOINT_URL, and Amazon's own without them.
+        is_quick: Whether a call that gets no answer fails after a few seconds, at its first try.
 
     Raises:
         MissingExtra: boto3 is not installed.
         StorageFailed: the settings in the environment cannot be used.
     """
-    key = (os.getpid(), service, region, endpoint)
+    key = (os.getpid(), service, region, endpoint, is_quick)
     with _lock:
         if key not in _clients:
-            _clients[key] = _opened(service, region, endpoint)
+            _clients[key] = _opened(service, region, endpoint, is_quick=is_quick)
         return _clients[key]
 
 
-def _opened(service: str, region: str | None, endpoint: str | None) -> Any:
+def _opened(service: str, region: str | None, endpoint: str | None, *, is_quick: bool) -> Any:
     try:
         import boto3  # noqa: PLC0415 - an extra, and slow to import
         from botocore.config import Config  # noqa: PLC0415 - the same
@@ -66,9 +70,9 @@ def _opened(service: str, region: str | None, endpoint: str | None) -> Any:
             "pip install 'sleeper-store[aws]'"
         ) from error
     config = Config(
-        connect_timeout=_CONNECT_S,
-        read_timeout=_SILENCE_S,
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS_MAX},
+        connect_timeout=_QUICK_S if is_quick else _CONNECT_S,
+        read_timeout=_QUICK_S if is_quick else _SILENCE_S,
+        retries={"mode": "standard", "total_max_attempts": 1 if is_quick else _ATTEMPTS_MAX},
         max_pool_connections=_CONNECTIONS_MAX,
         tcp_keepalive=True,
         # Other servers have no host name for each bucket.

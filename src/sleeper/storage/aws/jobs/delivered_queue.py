@@ -1,6 +1,7 @@
-"""The messages that Lambda has received from a queue in SQS and hands to one call of a function.
+"""The messages of a queue in SQS that one call of a function has received.
 
-Lambda deletes them when the call returns, but for those that it names as failed.
+Lambda received them, or the function itself. Whoever did deletes them when all are handled, but for
+those that are named as failed.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ logger = logging.getLogger(__name__)
 class DeliveredQueue:
     """A `JobQueue` whose receiver gets the records of one call, each once. Safe for threads.
 
-    A record counts as failed until it is deleted or buried. Deleting asks nobody: Lambda deletes.
-    What else is asked of it is asked of the queue in SQS, which makes dead letters by its own
-    redrive policy too.
+    A message counts as failed until it is deleted or buried. Deleting asks nobody: who received the
+    messages deletes them. What else is asked of it is asked of the queue in SQS, which makes dead
+    letters by its own redrive policy too.
 
     Args:
-        queue: The queue that the records came from.
-        records: What Lambda received: `event["Records"]`.
+        queue: The queue that the messages came from.
+        deliveries: The messages; `delivered` makes one of a record of Lambda's.
         has_time: Asked before each record but the first: whether it may be begun.
         is_over: Asked when a record goes back uncounted: whether it had all the time of the call.
-
-    Raises:
-        BadRequest: they are no records of SQS.
     """
 
     def __init__(
         self,
         queue: SqsQueue,
-        records: Sequence[Mapping[str, Any]],
+        deliveries: Sequence[Delivery],
         *,
         has_time: Callable[[], bool] = lambda: True,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._queue, self._has_time, self._is_over = queue, has_time, is_over
-        deliveries = [delivered(record) for record in records]
         self._waiting = deque(deliveries)
         self._sqs_ids = {each.message.receipt: each.sqs_id for each in deliveries}
-        self._is_first = True
+        self._is_first, self._handled = True, 0
         queue.adopt(deliveries)
 
     def failed(self) -> list[str]:
         """Return the ids, in SQS, of the records that Lambda must not delete, in order."""
         return list(self._sqs_ids.values())
+
+    def handled(self) -> int:
+        """Return how many messages were deleted or buried: what was given back was not handled."""
+        return self._handled
 
     def release_waiting(self, delay_s: float = 0.0) -> None:
         """Give back the records that were not begun: these deliveries are not counted.
@@ -109,13 +110,16 @@ class DeliveredQueue:
 
     def delete(self, receipts: Sequence[str]) -> list[bool]:
         """Let Lambda delete messages."""
-        return [self._sqs_ids.pop(receipt, None) is not None for receipt in receipts]
+        deleted = [self._sqs_ids.pop(receipt, None) is not None for receipt in receipts]
+        self._handled += sum(deleted)
+        return deleted
 
     def bury(self, receipt: str, reason: str) -> bool:
         """Send a message to the dead letters, with the reason."""
         if receipt not in self._sqs_ids or not self._queue.bury(receipt, reason):
             return False
         del self._sqs_ids[receipt]
+        self._handled += 1
         return True
 
     def dead_letters(self, count_max: int = 100) -> list[DeadLetter]:

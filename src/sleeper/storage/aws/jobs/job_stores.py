@@ -13,6 +13,7 @@ from sleeper.storage.aws.clients import aws_client, resource_prefix
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.jobs.dynamo_batcher_store import DynamoBatcherStore
 from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
+from sleeper.storage.aws.jobs.queue_functions import SendersCall
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
 
 
@@ -54,6 +55,12 @@ class AwsJobStores:
         tables = DynamoTables(client, prefix, pause=pause, new_id=new_id, owner=instance_url)
         self._tracker = DynamoTracker(tables, now=now, pause=pause)
         self._batcher = DynamoBatcherStore(tables, now=now)
+        quick = partial(aws_client, "lambda", region, is_quick=True)
+        calls = {
+            name: SendersCall(quick, prefix + given.function, name, now=now)
+            for name, given in settings.items()
+            if given.function is not None
+        }
         self._queues = {
             name: SqsQueue(
                 partial(aws_client, "sqs", region),
@@ -64,6 +71,7 @@ class AwsJobStores:
                 sleep=sleep,
                 new_id=new_id,
                 look_s=look_s,
+                sent=calls.get(name),
             )
             for name in QueueName
         }

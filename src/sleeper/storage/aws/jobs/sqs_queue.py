@@ -67,6 +67,7 @@ class SqsQueue:
         sleep: Waits for so many seconds.
         new_id: Makes ids of requests.
         look_s: How long a look at dead letters waits for more; short ones may miss some.
+        sent: Called after messages were sent; None for nothing.
     """
 
     def __init__(
@@ -80,12 +81,13 @@ class SqsQueue:
         sleep: Callable[[float], None],
         new_id: NewId,
         look_s: int = 1,
+        sent: Callable[[], None] | None = None,
     ) -> None:
         names = sqs_names(prefix, name, fifo=settings.fifo)
         fits = replace(settings, receives_max=min(settings.receives_max, _RECEIVES_MAX))
         self._calls = SqsCalls(client, names, owner, fits, sleep=sleep)
         self._name, self._settings = name, fits
-        self._new_id, self._look_s = new_id, look_s
+        self._new_id, self._look_s, self._sent = new_id, look_s, sent
         self._under_way = _UnderWay()
 
     def urls(self) -> tuple[str, str]:
@@ -106,14 +108,23 @@ class SqsQueue:
         check_new_messages(messages, self._name, self._settings)
         check_characters(messages)
         self._calls.send([new_entry(message, self._new_id()) for message in messages])
+        if self._sent is not None and messages:
+            self._sent()
 
     def receive(
         self, count_max: int = 1, *, wait_s: float = 0.0, visibility_s: float | None = None
     ) -> list[ReceivedMessage]:
         """Receive messages, ten at a time. Times are rounded up to whole seconds."""
+        found = self.deliveries(count_max, wait_s=wait_s, visibility_s=visibility_s)
+        return [each.message for each in found]
+
+    def deliveries(
+        self, count_max: int = 1, *, wait_s: float = 0.0, visibility_s: float | None = None
+    ) -> list[Delivery]:
+        """Receive messages as `receive` does; return them with their ids in SQS."""
         hidden_s = self._settings.visibility_s if visibility_s is None else visibility_s
         check_receive(count_max, wait_s, hidden_s)
-        received: list[ReceivedMessage] = []
+        received: list[Delivery] = []
         while len(received) < count_max:
             asked = min(BATCH_MAX, count_max - len(received))
             try:
@@ -125,7 +136,7 @@ class SqsQueue:
                 break
             deliveries = [delivery_of(each) for each in found]
             self._under_way.add(deliveries)
-            received += [each.message for each in deliveries]
+            received += deliveries
             if len(found) < asked:
                 break
         return received
