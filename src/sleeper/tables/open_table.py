@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -223,11 +223,12 @@ class _ReadSchema:
     schema: Schema
     arrow_schema: pa.Schema
 
-    @classmethod
-    def of(cls, text: str) -> _ReadSchema:
-        """Read a schema."""
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def of(text: str) -> _ReadSchema:
+        """Read a schema. A server opens the same tables for each request."""
         schema = Schema.from_json(text)
-        return cls(text, schema, to_arrow(schema))
+        return _ReadSchema(text, schema, to_arrow(schema))
 
 
 class TableHandle:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-FEW_ROWS: Final = 64
+FEW_ROWS: Final = 32
 """So many rows of four columns take Python as long as polars takes to begin."""
 
 _Write = Callable[[Any], str]

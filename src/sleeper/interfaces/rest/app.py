@@ -80,9 +80,10 @@ def make_app(
     app.state.served = ServedInstance(instance, tokens, limits, input_folder)
     app.state.statements = statements
     answer_problems(app)
-    for modules in (tables, rows, uploads, jobs, maintenance, whole_instance):
-        app.include_router(_with_roles(modules.router))
-    app.include_router(_with_roles(rows.instance_router))
+    routers = [each.router for each in (tables, rows, uploads, jobs, maintenance, whole_instance)]
+    for router in (*routers, rows.instance_router):
+        # Not by include_router(), which would look for the route of a request twice in each router.
+        app.router.routes.extend(_with_roles(router).routes)
     app.add_middleware(LimitedRequests, limits=limits)
     return app
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Annotated, Any, Final
 from urllib.parse import unquote
@@ -192,8 +192,12 @@ class CheckedRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with the check before it."""
-        handle, role = super().get_route_handler(), role_of(self.dependencies)
+        """Return the handler, with the check before it, and not once more among dependencies."""
+        role, described = role_of(self.dependencies), self.dependant
+        others = [each for each in described.dependencies if not isinstance(each.call, _RoleNeeded)]
+        self.dependant = replace(described, dependencies=others)
+        handle = super().get_route_handler()
+        self.dependant = described  # which OpenAPI tells
 
         async def checked(request: Request) -> Response:
             if role is not None:
