@@ -218,7 +218,8 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
     unwanted = below("sleeper.engine.inputs", "sleeper.spark", "sleeper.workers", "sleeper.jobs")
     writers = ("sleeper.engine.writing.data_file", "sleeper.model.known_properties.catalogue")
     assert [name for name in sorted(loaded) if name.startswith((*unwanted, *writers))] == []
-    assert {"datafusion", "datasketches", "polars", "pyspark"} & loaded == set()
+    assert {"datafusion", "datasketches", "polars", "pandas", "pyspark"} & loaded == set()
+    assert {"pyarrow.parquet", "pyarrow.csv"} & loaded == set()
 
 
 def test_a_worker_that_waits_for_jobs_loads_no_engine(folder):

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics
 from sleeper.engine.panics import translated_panics
@@ -208,6 +206,8 @@ def _parquet(
     file: ByteStream,
     layout: ParquetLayout = DEFAULT_LAYOUT,
 ) -> int:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and only this needs it
+
     row_count = 0
     with pq.ParquetWriter(
         file,
@@ -247,9 +247,11 @@ def _csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream)
             f"CSV cannot contain the lists, maps and structs of {', '.join(nested)}: "
             "write json, arrow or parquet, or leave these columns out"
         )
+    from pyarrow.csv import CSVWriter  # noqa: PLC0415 - slow to import, and only this needs it
+
     text = pa.schema([_text_field(field) for field in schema])
     row_count = 0
-    with pyarrow.csv.CSVWriter(file, text) as writer:
+    with CSVWriter(file, text) as writer:
         for batch in batches:
             writer.write_batch(_as_text(batch, text))
             row_count += batch.num_rows
