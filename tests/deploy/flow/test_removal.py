@@ -65,6 +65,29 @@ def test_a_stack_of_somebody_else_stops_the_removal(cloud):
         plan_deployed_removal(cloud.url, cloud.stacks(), None, None)
 
 
+def test_nested_stacks_are_removed_by_the_stack_that_has_them(cloud, monkeypatch):
+    """Given stacks that a construct has nested, then nothing is removed, and the error says where.
+
+    The emulator nests no stacks: its answer gets what Amazon's has of them.
+    """
+    name = cloud.make_stack("parent-InstanceStackNested-1A2B", {"Table": table("a")})
+    stacks = cloud.stacks()
+    root = "arn:aws:cloudformation:us-east-1:000000000000:stack/platform/0a1b"
+
+    def nest(parsed, **_):
+        for each in parsed["Stacks"]:
+            if each["StackName"] == name:
+                each |= {"ParentId": root, "RootId": root}
+
+    stacks.client.meta.events.register("after-call.cloudformation.DescribeStacks", nest)
+
+    assert stacks.nesting() == ("platform",)
+    assert stacks.all() == {}, "they are not removed one by one"
+    for values, data in (({RETAIN: "true"}, "Buckets and tables stay"), ({}, "go with them")):
+        with pytest.raises(BadRequest, match=f"cdk destroy platform.*{data}"):
+            plan_deployed_removal(cloud.url, stacks, values, None)
+
+
 def test_a_stack_that_stays_says_why(cloud, monkeypatch):
     """Given CloudFormation that cannot delete something, then the error has its reason."""
     name = cloud.make_stack("InstanceStack", {"Queue": QUEUE})

@@ -45,6 +45,7 @@ class DeployedStack:
         owner: Its tag that names an instance; empty without one.
         reason: Why it is in this state, where CloudFormation says so.
         made: When it was made, as text that sorts by time.
+        root: The name of the outermost stack that it is nested in; empty where it is in none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class DeployedStack:
     owner: str
     reason: str = ""
     made: str = ""
+    root: str = ""
 
     @property
     def is_made(self) -> bool:
@@ -104,19 +106,32 @@ class DeployedStacks:
         Those of another owner are among them: see `check_owner`. So may be those of an instance
         whose id begins with this one's and a dash, which have that one's tag: they are left out.
         """
+        mine = owner_tag_value(self._url)
+        return {
+            each.name: each
+            for each in self._of_account()
+            if not each.root
+            and each.name.startswith(self._prefix)
+            and (each.owner == mine or "-" not in each.name.removeprefix(self._prefix))
+        }
+
+    def nesting(self) -> tuple[str, ...]:
+        """Return the names of stacks in which stacks of the instance are nested.
+
+        Their names are the CDK's, so these are known by their tag.
+        """
+        mine = owner_tag_value(self._url)
+        found = self._of_account()
+        return tuple(sorted({each.root for each in found if each.root and each.owner == mine}))
+
+    def _of_account(self) -> list[DeployedStack]:
+        """Return all stacks that there are in the account and the region."""
         try:
             pages = self.client.get_paginator("describe_stacks").paginate()
             found = [_stack(each) for page in pages for each in page["Stacks"]]
         except vendor_errors() as error:
             raise self._failure(error, "look for", f"stacks {self._prefix}*") from error
-        mine = owner_tag_value(self._url)
-        return {
-            each.name: each
-            for each in found
-            if each.name.startswith(self._prefix)
-            and (each.owner == mine or "-" not in each.name.removeprefix(self._prefix))
-            and each.status != "DELETE_COMPLETE"
-        }
+        return [each for each in found if each.status != "DELETE_COMPLETE"]
 
     def one(self, name: str) -> DeployedStack | None:
         """Return a stack by its whole name; None if there is none."""
@@ -230,4 +245,5 @@ def _stack(found: Mapping[str, Any]) -> DeployedStack:
         tags.get(OWNER_TAG, ""),
         str(found.get("StackStatusReason") or ""),
         str(found.get("CreationTime") or ""),
+        str(found.get("RootId") or "").rpartition(":stack/")[2].partition("/")[0],
     )

@@ -110,12 +110,13 @@ def plan_deployed_removal(
         data: What belongs to it, stacks aside; None if nothing does.
 
     Raises:
-        BadRequest: a stack belongs to somebody else, or nothing is left but data to be kept.
+        BadRequest: a stack belongs to somebody else, or is nested in another, or nothing is left
+            but data to be kept.
         StorageFailed: the stacks of a deployed instance cannot be looked for.
     """
     keeps_data = values is not None and (values.get(RETAIN) or "").strip().lower() == "true"
     try:
-        found = stacks.all()
+        found, nesting = stacks.all(), stacks.nesting()
     except StorageFailed as error:
         if keeps_data:
             raise
@@ -124,6 +125,18 @@ def plan_deployed_removal(
     failures = stacks.owner_failures(found.values())
     if failures:
         raise BadRequest(f"nothing was removed: {'; '.join(failures)}")
+    if nesting:
+        data_goes = (
+            f"Buckets and tables stay, for {RETAIN} is true"
+            if keeps_data
+            else "Tables and empty buckets go with them"
+        )
+        raise BadRequest(
+            f"nothing was removed: stacks of {url} are nested in {', '.join(nesting)}, and are "
+            "removed by it. Take the construct out of that app and deploy the app again, or remove "
+            f"the whole stack with all that it has: cdk destroy {nesting[0]}. {data_goes}; the "
+            "same command as now sees to what is left then."
+        )
     if not found:
         if keeps_data and data is not None:
             raise BadRequest(
