@@ -1,6 +1,5 @@
 locals {
   instance_url = one(distinct([for stack in local.listed : stack.tags["sleeper.instance.url"]]))
-  instance_id  = trimprefix(local.instance_url, "aws://")
 }
 
 output "url" {

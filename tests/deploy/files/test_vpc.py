@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from aws_cdk import App, Environment, Stack
+from aws_cdk import aws_ec2 as ec2
 from cfnlint.api import lint
 
-from sleeper.deploy.flow.checks import Level, check_network
+from sleeper.deploy.flow.checks import Level, check_network, gateway_name
 from tests.contracts.s3_server import REGION
 from tests.deploy.files.programs import ROOT
 from tests.deploy.flow.emulator import account, cloud, s3_credentials
@@ -39,6 +42,21 @@ def test_an_instance_can_be_deployed_into_it(cloud):
 
     assert [each.level for each in found] == [Level.OK]
     assert len(subnets) == 2
+
+
+@pytest.mark.parametrize("region", ["eu-west-2", "cn-north-1", "cn-northwest-1"])
+def test_gateway_endpoints_have_the_names_that_amazon_gives_them(region):
+    """Given a region in China too, then the template and the check name them as the CDK does."""
+    app = Stack(App(), "vpc", env=Environment(region=region))
+    for service, known in (
+        ("s3", ec2.GatewayVpcEndpointAwsService.S3),
+        ("dynamodb", ec2.GatewayVpcEndpointAwsService.DYNAMODB),
+    ):
+        name = app.resolve(known.name)
+        prefix, _, end = name["Fn::Join"][1] if isinstance(name, dict) else name.partition(region)
+
+        assert gateway_name(service, region) == f"{prefix}{region}{end}"
+        assert f"{prefix}${{AWS::Region}}{end}" in TEMPLATE.read_text()
 
 
 def test_functions_are_not_put_into_public_subnets(cloud):

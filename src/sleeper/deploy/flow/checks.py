@@ -360,10 +360,21 @@ def _gateways(
             f"VPC {vpc} has no gateway endpoint of {service} in {', '.join(routes)}: through a NAT "
             "each gigabyte costs $0.045 and more, and without one there is no way. One costs "
             "nothing: aws ec2 create-vpc-endpoint "
-            f"--vpc-id {vpc} --service-name com.amazonaws.{region}.{service} "
+            f"--vpc-id {vpc} --service-name {gateway_name(service, region)} "
             f"--route-table-ids {' '.join(routes)}"
         )
     ]
+
+
+def gateway_name(service: str, region: str) -> str:
+    """Return the name of the gateway endpoint of S3 or DynamoDB: it begins so in China too.
+
+    Names of interface endpoints begin otherwise there, for some services.
+
+    >>> gateway_name("dynamodb", "cn-north-1")
+    'com.amazonaws.cn-north-1.dynamodb'
+    """
+    return f"com.amazonaws.{region}.{service}"
 
 
 def _leads_out(table: Mapping[str, Any], *, by: str = "") -> bool:
