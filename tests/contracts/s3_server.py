@@ -30,7 +30,7 @@ _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
     "LOG_LEVEL": "ERROR",
-    "SERVICES": "s3,sqs,dynamodb,sts,elasticmapreduce,states,ecs,lambda",
+    "SERVICES": "s3,sqs,dynamodb,sts,elasticmapreduce,states,ecs,lambda,monitoring",
     "SFTP_ENABLED": "0",
 }
 _clients: dict[str, dict] = {}

@@ -26,6 +26,10 @@ _SUBRESOURCES = {
 """What a request asks of a bucket, by the part of its URL that says so."""
 
 
+_IN_POLICIES = {"monitoring": "cloudwatch"}
+"""What policies call a service that signatures call otherwise."""
+
+
 class Asked(NamedTuple):
     """An action on a resource."""
 
@@ -108,7 +112,8 @@ class _Enforcer(_Forwarder):
 def _service(authorization: str) -> str:
     """The service of a request, as its signature says: `s3` where it is not signed."""
     scope = authorization.partition("Credential=")[2].partition(",")[0].split("/")
-    return scope[3] if len(scope) > 3 else "s3"
+    signed = scope[3] if len(scope) > 3 else "s3"
+    return _IN_POLICIES.get(signed, signed)
 
 
 def _of_another(service: str, target: str, body: bytes, account: str, path: str) -> Asked:

@@ -260,15 +260,18 @@ def test_a_driver_is_started_for_a_bulk_import(world, environment):
 
 
 def test_queues_are_watched(world, environment):
-    """`queue-watch` counts messages of queues, and reads metrics; it opens no instance."""
+    """`queue-watch` counts messages, and reads metrics of queues that have some; opens no instance."""
     function = world.deployed.resource("AWS::Lambda::Function", "queue-watch").properties
     for name, value in function["Environment"]["Variables"].items():
         environment.setenv(name, value)
     url = world.client("sqs").get_queue_url(QueueName=world.names.queue(QueueName.QUERY))
     environment.setenv("SLEEPER_QUEUES_URL", url["QueueUrl"].rpartition("/")[0])
 
+    world.instance.jobs.submit_query("numbers", key="0001")  # one waits: else no metric is read
+
     with world.role("queue-watch", opens=False):
         found = handlers.watch_queues({}, Context())
+    world.messages(world.names.queue(QueueName.QUERY))
 
     assert found["deadLetters"] == {}
 
