@@ -558,7 +558,8 @@ def _option_rights(
 
 def _keys(value: Any, name: str = "") -> Iterator[Any]:
     """Yield the values of properties that name a key of KMS, at any depth."""
-    if "kms" in name.lower() and "key" in name.lower() and isinstance(value, str | Mapping):
+    is_key = name == "KeyArn" or ("kms" in name.lower() and "key" in name.lower())
+    if is_key and isinstance(value, str | Mapping):
         yield value
     elif isinstance(value, Mapping):
         for inner, each in value.items():

@@ -48,7 +48,6 @@ UNUSED_OPTIONS = {
     "AWS::EKS::Addon": {"PodIdentityAssociations": ["eks:*PodIdentityAssociation", "iam:*"]},
     "AWS::EKS::Cluster": {
         "ComputeConfig": ["iam:*InstanceProfile"],
-        "EncryptionConfig": ["kms:*"],
         "RotateCertificates": ["eks:ActivateCertificateAuthority"],
     },
     "AWS::EMRServerless::Application": {
@@ -242,6 +241,20 @@ def test_every_statement_names_resources_of_the_instance_or_only_looks(synthesis
             "AWS::SQS::Queue",
             {"KmsMasterKeyId": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"},
             ("kms:GenerateDataKey*", f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"),
+        ),
+        (
+            "AWS::Lambda::Function",
+            {"KmsKeyArn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"},
+            ("kms:CreateGrant", f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"),
+        ),
+        (
+            "AWS::EKS::Cluster",
+            {
+                "EncryptionConfig": [
+                    {"Provider": {"KeyArn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"}}
+                ]
+            },
+            ("kms:DescribeKey", f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"),
         ),
         (
             "AWS::DynamoDB::Table",

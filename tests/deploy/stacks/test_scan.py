@@ -85,12 +85,6 @@ EXCEPTIONS = (
         "Reports of jobs expire, and no row depends on them.",
     ),
     Exemption(
-        "CKV_AWS_58",  # secrets of a cluster of EKS under a key of KMS
-        (GUARDED,),
-        ("bulk-import-eks",),
-        "EKS encrypts them itself since Kubernetes 1.28, and no secret of Sleeper's lies there.",
-    ),
-    Exemption(
         "CKV_AWS_65",  # Container Insights
         BOTH,
         ("*",),
@@ -143,7 +137,7 @@ EXCEPTIONS = (
     ),
     Exemption(
         "CKV_AWS_173",  # the user's key for variables of functions
-        BOTH,
+        (DEFAULT,),
         ("*",),
         "They have names, and no secrets; Lambda encrypts them by a key of its own.",
     ),

@@ -253,7 +253,7 @@ def test_every_bucket_is_encrypted_and_closed(deployed):
 
 
 def test_the_users_key_encrypts_all_that_is_stored(deployed):
-    """Tables, alarms, logs and disks of tasks; without a key, Amazon's own encrypt them."""
+    """Tables, alarms, logs, disks of tasks, variables of functions, secrets; else Amazon's own does."""
     key = key_of(deployed)
 
     for table in deployed.resources("AWS::DynamoDB::Table"):
@@ -267,6 +267,11 @@ def test_the_users_key_encrypts_all_that_is_stored(deployed):
         storage = {"FargateEphemeralStorageKmsKeyId": key}
         disks = {"ManagedStorageConfiguration": storage} if key else None
         assert cluster.properties.get("Configuration") == disks
+    for function in deployed.resources("AWS::Lambda::Function"):
+        assert function.properties.get("KmsKeyArn") == key
+    for cluster in deployed.resources("AWS::EKS::Cluster"):
+        secrets = [{"Provider": {"KeyArn": key}, "Resources": ["secrets"]}]
+        assert cluster.properties.get("EncryptionConfig") == (secrets if key else None)
     if key is not None:
         assert deployed.resources("AWS::KMS::Key") == []
 

@@ -229,7 +229,16 @@ def _add_cluster(stack: Stack, settings: DeploymentSettings) -> eks.CfnCluster:
             authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
         ),
         bootstrap_self_managed_addons=False,
+        encryption_config=_encryption(settings.properties.cloud.key_arn),
     )
+
+
+def _encryption(key: str | None) -> list[eks.CfnCluster.EncryptionConfigProperty] | None:
+    """Return by which key secrets are encrypted; None for Amazon's own."""
+    if key is None:
+        return None
+    provider = eks.CfnCluster.ProviderProperty(key_arn=key)
+    return [eks.CfnCluster.EncryptionConfigProperty(provider=provider, resources=["secrets"])]
 
 
 def _add_fargate(

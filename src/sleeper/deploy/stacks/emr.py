@@ -52,10 +52,7 @@ def add_emr_access(stack: Stack, settings: DeploymentSettings, platform: Platfor
     names = settings.names
     given = settings.properties.clusters.ebs_key_arn or settings.properties.cloud.key_arn
     key = given or _add_key(stack, settings, platform)
-    use_key = (
-        Grant(_FOR_DISKS, (key,)),
-        Grant(("kms:CreateGrant",), (key,), {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
-    )
+    use_key = _use_for_disks(key)
     service = names.named(service_role(platform))
     role = add_role(stack, service, _SERVICE, [*_network_grants(settings, platform), *use_key])
     role.add_managed_policy(
@@ -72,6 +69,14 @@ def add_emr_access(stack: Stack, settings: DeploymentSettings, platform: Platfor
         "encryption",
         name=names.named(platform.resource),
         security_configuration=_encryption(key),
+    )
+
+
+def _use_for_disks(key: str) -> tuple[Grant, ...]:
+    """Allow to encrypt disks by a key, and to let services of AWS do so."""
+    return (
+        Grant(_FOR_DISKS, (key,)),
+        Grant(("kms:CreateGrant",), (key,), {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
     )
 
 
@@ -324,14 +329,17 @@ def add_serverless_stack(scope: Construct, settings: DeploymentSettings) -> Stac
         text="job run <run> is <state>",
         facts={"run": "$.detail.jobRunId", "state": "$.detail.state"},
     )
-    add_role(stack, names.named(EMR_SERVERLESS.resource), _SERVERLESS, job_grants(settings))
+    key = settings.properties.cloud.key_arn
+    for_disks = () if key is None else _use_for_disks(key)  # each job run says which key
+    jobs = (*job_grants(settings), *for_disks)
+    add_role(stack, names.named(EMR_SERVERLESS.resource), _SERVERLESS, jobs)
     add_properties(stack, settings, {APPLICATION_ID: application.ref})
     runs = Grant((f"{_SERVERLESS}:StartJobRun",), (application.attr_arn,))
     add_starter(
         stack,
         settings,
         EMR_SERVERLESS,
-        (runs, pass_roles(settings, EMR_SERVERLESS.resource, service=_SERVERLESS)),
+        (runs, pass_roles(settings, EMR_SERVERLESS.resource, service=_SERVERLESS), *for_disks),
     )
     return stack
 

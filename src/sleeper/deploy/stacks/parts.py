@@ -416,6 +416,7 @@ def add_function(
         timeout=spec.timeout_s,
         role=role.role_arn,
         reserved_concurrent_executions=spec.reserved if lambdas.reserves else None,
+        kms_key_arn=key_arn(stack),
         environment=functions.CfnFunction.EnvironmentProperty(
             variables={"SLEEPER_INSTANCE": settings.names.url, **spec.environment}
         ),

@@ -186,7 +186,8 @@ class CloudProperties:
         None,
         KEY_ARN,
         "Your key of KMS, which encrypts what a deployment stores: buckets, tables in DynamoDB, "
-        "queues, alarms, logs, and disks of tasks. Amazon's own keys do, if none is set.",
+        "queues, alarms, logs, disks of tasks and job runs, variables of functions, and secrets of "
+        "EKS. Amazon's own keys do, if none is set.",
         since="ours",
     )
     access_logs_bucket: str | None = setting(

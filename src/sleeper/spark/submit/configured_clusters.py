@@ -48,6 +48,7 @@ def configured_cluster(
                 execution_role_arn=role,
                 release=properties.text(f"{_PREFIX}emr.serverless.release"),
                 log_uri=_log_uri(properties),
+                disk_key_arn=properties.cloud.key_arn,
                 region=region,
             )
         case platforms.PERSISTENT_EMR:

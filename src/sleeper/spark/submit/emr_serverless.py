@@ -31,6 +31,7 @@ class EmrServerless:
         execution_role_arn: The role whose permissions the job has.
         release: The application's release, for the check; None where it is not known.
         log_uri: `s3://` folder for logs besides the service's own; None for its own alone.
+        disk_key_arn: The key of KMS that encrypts disks of workers; None for the service's own.
         region: Its region; None for what the surroundings say.
         endpoint_url: Another server than AWS's own.
     """
@@ -39,6 +40,7 @@ class EmrServerless:
     execution_role_arn: str
     release: str | None = None
     log_uri: str | None = None
+    disk_key_arn: str | None = None
     region: str | None = None
     endpoint_url: str | None = None
 
@@ -79,9 +81,8 @@ class EmrServerless:
                 }
             },
         }
-        if self.log_uri:
-            logs = {"s3MonitoringConfiguration": {"logUri": self.log_uri}}
-            parameters["configurationOverrides"] = {"monitoringConfiguration": logs}
+        if overrides := self._overrides():
+            parameters["configurationOverrides"] = overrides
         return AwsRequest(
             service="emr-serverless",
             operation="start_job_run",
@@ -90,6 +91,16 @@ class EmrServerless:
             region=self.region,
             endpoint_url=self.endpoint_url,
         )
+
+    def _overrides(self) -> dict[str, dict[str, object]]:
+        """Return what a job has otherwise than its application."""
+        overrides: dict[str, dict[str, object]] = {}
+        if self.log_uri:
+            logs = {"logUri": self.log_uri}
+            overrides["monitoringConfiguration"] = {"s3MonitoringConfiguration": logs}
+        if self.disk_key_arn:
+            overrides["diskEncryptionConfiguration"] = {"encryptionKeyArn": self.disk_key_arn}
+        return overrides
 
 
 def size_failures(named: str, cores: int, memory_gb: int, disk_gb: int) -> list[str]:

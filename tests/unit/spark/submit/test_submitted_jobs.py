@@ -376,3 +376,15 @@ class TestSubmit:
         """Is told with the instance."""
         with pytest.raises(BadRequest, match=r"'bulk_import/x.json' in s3://bucket/instance"):
             jobs.read("bulk_import/x.json")
+
+
+def test_disks_of_a_job_run_are_encrypted_by_the_key_that_is_given(jobs):
+    """Given a key of KMS, then each run on EMR Serverless names it; without one, none is named."""
+    key = "arn:aws:kms:eu-west-2:123456789012:key/0a1b"
+
+    mine = plan(jobs, job(), replace(SERVERLESS, disk_key_arn=key)).request.parameters
+    own = plan(jobs, job()).request.parameters
+
+    overrides = {"diskEncryptionConfiguration": {"encryptionKeyArn": key}}
+    assert mine["configurationOverrides"] == overrides
+    assert "configurationOverrides" not in own
