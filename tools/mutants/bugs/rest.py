@@ -106,6 +106,14 @@ BUGS = (
         tests=TOKENS,
     ),
     Bug(
+        name="roles-of-routes-not-asked-for",
+        breaks="Any token may do everything, and so may who has none.",
+        module="interfaces/rest/authorization.py",
+        right="            if role is not None:\n                await check_role(request, role)\n",
+        wrong="",
+        tests=("tests/unit/interfaces/rest/test_roles_of_routes.py",),
+    ),
+    Bug(
         name="half-a-document-answered",
         breaks="A JSON document has the first rows only, and does not say so.",
         module="interfaces/rest/answers.py",

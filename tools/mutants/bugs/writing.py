@@ -187,4 +187,20 @@ BUGS = (
         wrong="run = 0",
         tests=("tests/unit/lookup/parquet/test_rle.py",),
     ),
+    Bug(
+        name="few-rows-as-json-lose-their-zone",
+        breaks="The JSON of a few rows has instants without a zone, and that of many has it.",
+        module="engine/writing/few_json_lines.py",
+        right='pa.timestamp("us", "UTC"): _utc,',
+        wrong='pa.timestamp("us", "UTC"): _local,',
+        tests=("tests/unit/engine/writing/test_few_json_lines.py",),
+    ),
+    Bug(
+        name="instants-of-python-without-their-zone",
+        breaks="Rows of Python have the clock of UTC in the name of another zone.",
+        module="engine/python_values.py",
+        right="zone.fromutc(instant.replace(tzinfo=zone))",
+        wrong="instant.replace(tzinfo=zone)",
+        tests=("tests/unit/engine/test_python_values.py",),
+    ),
 )
