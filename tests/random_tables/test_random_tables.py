@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from sleeper.engine.reading import verified_pages
+from sleeper.lookup.parquet import mini_file
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.objects import at_once
@@ -50,6 +51,7 @@ def as_in_a_bucket(seed: int) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _windows_as_they_are(monkeypatch):
     monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
+    monkeypatch.setattr(mini_file, "MANY_ROWS", mini_file.MANY_ROWS)
 
 
 @pytest.mark.soak

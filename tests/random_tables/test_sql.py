@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from sleeper.engine.reading import few_rows, verified_pages
+from sleeper.lookup.parquet import mini_file
 from sleeper.model.schema import Schema
 from sleeper.tables.table import Table
 from tests.random_tables.random_table import RandomTable, arrow_table, random_table
@@ -28,6 +29,7 @@ CHUNKS = 5
 @pytest.fixture(autouse=True)
 def _bounds_as_they_are(monkeypatch):
     monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
+    monkeypatch.setattr(mini_file, "MANY_ROWS", mini_file.MANY_ROWS)
     monkeypatch.setattr(few_rows, "FEW_ROWS", few_rows.FEW_ROWS)
 
 

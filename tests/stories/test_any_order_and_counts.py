@@ -114,6 +114,46 @@ class TestAnyOrder:
         assert numbers(summed.query(ordered=False)) == [2, 4]
         assert summed.count() == 2
 
+    def test_texts_that_files_have_in_dictionaries_are_what_they_were(self, tmp_path):
+        """Few texts in many rows: empty ones, nulls and bytes too, and lists of them."""
+        count = 40_000
+        words = ("", "ü" * 30, None, "\0", "A")
+        column = [words[n % 5] for n in range(count)]
+        given = pa.table(
+            {
+                "key": pa.array([f"k{n:06}" for n in range(count)]),
+                "word": pa.array(column),
+                "blank": pa.nulls(count, pa.string()),
+                "data": pa.array([None if word is None else word.encode() for word in column]),
+                "list": pa.array([[word] * (n % 3) for n, word in enumerate(column)]),
+                "late": pa.array(["same"] * 30_000 + [f"{n}" * 40 for n in range(10_000)]),
+            }
+        )
+        made = sleeper.connect(tmp_path, create=True)
+        texts = made.create_table("t", given.schema, row_keys=["key"])
+        texts.ingest(given)
+
+        for found in (texts.query(), texts.query(ordered=False)):
+            assert found.to_arrow().to_pydict() == given.to_pydict()
+        words_alone = texts.query(columns=["word"], ordered=False).to_arrow()
+        assert words_alone.to_pydict() == {"word": column}
+
+    def test_a_part_has_no_more_rows_than_its_memory_allows(self, tmp_path, monkeypatch):
+        """However small they are in the file: a flag takes a bit there, and a text in memory."""
+        monkeypatch.setattr(file_rows, "PART_ROWS", 1_000)
+        flags = sleeper.connect(tmp_path, create=True).create_table(
+            "t",
+            pa.schema([("n", pa.int64()), ("flag", pa.string())]),
+            row_keys=["n"],
+            properties={"sleeper.table.parquet.rowgroup.rows.max": "500"},
+        )
+        flags.ingest([{"n": n, "flag": "ab"[n % 2]} for n in range(5_000)])
+
+        batches = [*flags.query(columns=["flag"], ordered=False)]
+
+        assert max(batch.num_rows for batch in batches) == 1_000
+        assert sum(batch.num_rows for batch in batches) == 5_000
+
     def test_a_slow_reader_stops_the_reading(self, table, monkeypatch):
         """A few parts are read ahead, and no more while nobody takes them."""
         begun = []

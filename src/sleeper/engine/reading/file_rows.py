@@ -228,6 +228,9 @@ LAST_BYTES: Final = 2 << 20
 """Bytes of columns in a part, before compression: the first number in a file's first part, and
 twice as many in each next one, up to the second number. A part is one row group at least."""
 
+PART_ROWS: Final = 1 << 18
+"""Rows of a part, unless one row group has more: values of a dictionary take more memory later."""
+
 _FILES_IN_THREADS = 4
 """From so many files on they are counted in threads."""
 
@@ -351,15 +354,16 @@ class FileRows:
             ]
 
         parts = list[Part]()
-        size, wanted = 0, FIRST_BYTES
+        size, count, wanted = 0, 0, FIRST_BYTES
         for rows, group_bytes in zip(chosen, self._lookup.inspect(filename, sizes), strict=True):
-            if parts and size + group_bytes <= wanted:
+            is_few = count + rows.row_count <= PART_ROWS
+            if parts and size + group_bytes <= wanted and is_few:
                 parts[-1][1].append(rows)
-                size += group_bytes
+                size, count = size + group_bytes, count + rows.row_count
             else:
                 wanted = min(2 * wanted, LAST_BYTES) if parts else wanted
                 parts.append((filename, [rows]))
-                size = group_bytes
+                size, count = group_bytes, rows.row_count
         return parts
 
     def _read_part(self, columns: Sequence[str], part: Part) -> list[pa.RecordBatch]:
