@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from sleeper.engine.reading import few_rows, verified_pages
+from sleeper.engine.sql import session
 from sleeper.lookup.parquet import mini_file
 from sleeper.model.schema import Schema
 from sleeper.tables.table import Table
@@ -31,6 +32,7 @@ def _bounds_as_they_are(monkeypatch):
     monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
     monkeypatch.setattr(mini_file, "MANY_ROWS", mini_file.MANY_ROWS)
     monkeypatch.setattr(few_rows, "FEW_ROWS", few_rows.FEW_ROWS)
+    monkeypatch.setattr(session, "PARTITIONS", session.PARTITIONS)
 
 
 @pytest.mark.soak
@@ -52,6 +54,7 @@ def compare(seed: int) -> None:
     """Ask the table of a seed by conditions, and DuckDB by the same."""
     with TemporaryDirectory(prefix="random-sql-") as folder, as_in_a_bucket(seed):
         table = random_table(seed, Path(folder))
+        session.PARTITIONS = (1, 2, 4)[seed % 3]
         for _ in range(3):
             table.step()
         rows = table.model.shown()

@@ -223,7 +223,7 @@ def test_statements_group_sort_and_limit(flights):
 def test_rows_of_all_partitions_of_a_plan_are_returned(flights, monkeypatch):
     """A LIMIT above the plan does not make one partition of it: it was pushed below."""
     # given: computing a column over a condition is divided among two tasks, on any machine
-    monkeypatch.setattr(session.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(session, "PARTITIONS", 2)
 
     # when
     found = flights.sql(
@@ -490,7 +490,7 @@ def test_a_sort_of_all_rows_is_spilled(tmp_path, monkeypatch):
     texts = [f"{n % 9973:04}" * 300 for n in range(100_000)]
     table.ingest(pa.table({"id": range(100_000), "s": texts}))
     limit_memory(monkeypatch, 100 << 20)
-    monkeypatch.setattr(session.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(session, "PARTITIONS", 1)
 
     rows = table.sql("SELECT s, id FROM t ORDER BY s, id")
     found = [text for batch in rows for text in batch.column("s").to_pylist()]

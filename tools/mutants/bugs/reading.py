@@ -15,7 +15,25 @@ FIRST_ROWS = ("tests/stories/test_prefix_and_limit.py",)
 
 SCANS = ("tests/unit/engine/reading/test_merged_scan.py",)
 
+DICTIONARIES = ("tests/stories/test_any_order_and_counts.py", "-k", "dictionaries or allows")
+
 BUGS = (
+    Bug(
+        name="texts-stay-in-dictionaries",
+        breaks="A scan returns dictionaries for texts, which is another type.",
+        module="lookup/parquet/mini_file.py",
+        right="return column.cast(column.type.value_type) if is_coded else column",
+        wrong="return column",
+        tests=DICTIONARIES,
+    ),
+    Bug(
+        name="part-of-any-number-of-rows",
+        breaks="A scan of a flag holds all rows of a file in memory.",
+        module="engine/reading/file_rows.py",
+        right="is_few = count + rows.row_count <= PART_ROWS",
+        wrong="is_few = True",
+        tests=DICTIONARIES,
+    ),
     Bug(
         name="columns-as-in-files",
         breaks="Rows have key columns first, so whoever inserts by position mixes them up.",
