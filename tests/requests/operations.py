@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import sleeper
 from tests.requests.counting_s3 import DOLLARS_A_READ, DOLLARS_A_WRITE, Requests
-from tests.requests.world import LEAVES, ROWS, SCHEMA, World, key, rows
+from tests.requests.world import LARGE, LEAVES, ROWS, SCHEMA, World, key, rows
 
 _DELAYS_S: Final = (0.02, 0.06, 0.2, 1.0)
 """How long requests wait, in each attempt: a loaded machine may send late what it sends at once."""
@@ -277,6 +277,12 @@ OPERATIONS: Final = (
     Operation(
         name="64 keys of 64 leaves, in one file",
         prepare=_look_up_all("64 leaves", range(0, ROWS, ROWS // LEAVES)),
+        requests=4,
+        round_trips=2,
+    ),
+    Operation(
+        name="100 keys of a file of 400,000 rows",
+        prepare=_look_up_all("large file", range(0, LARGE, LARGE // 100)),
         requests=4,
         round_trips=2,
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import sleeper
+from sleeper.model.object_stores import ObjectStoreSettings
 from tests.requests.counting_s3 import Request, Requests, counting_s3
 from tests.requests.operations import OPERATIONS, found
 from tests.requests.world import World, use
@@ -41,6 +43,16 @@ def test_a_check_reads_each_entry_of_a_log_once(world):
     ]
     assert (found.entries, found.chained, found.clean) == (last, last, True)
     assert (len(read), len({*read})) == (last, last)
+
+
+def test_a_new_instance_on_amazons_s3_takes_twenty_requests(world, monkeypatch):
+    """Given a server that is Amazon's, one race of eight writers is enough."""
+    monkeypatch.setattr(ObjectStoreSettings, "is_amazon", True)
+    world.server.take()
+
+    sleeper.create_instance("s3://amazon/instance")
+
+    assert 10 < len(seen := world.server.take()) <= 20, str(seen)
 
 
 @pytest.mark.parametrize(

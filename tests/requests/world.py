@@ -18,6 +18,7 @@ SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
 ROWS: Final = 20_000
 LEAVES: Final = 64
 FILES: Final = 20
+LARGE: Final = 400_000
 
 
 class World:
@@ -41,7 +42,7 @@ class World:
         """Return a new handle of a table, which is made at the first call.
 
         Args:
-            kind: `one leaf`, `leaf to write`, `rows to delete`, `64 leaves`, `16 leaves`, `128 row groups`,
+            kind: `one leaf`, `large file`, `leaf to write`, `rows to delete`, `64 leaves`, `16 leaves`, `128 row groups`,
                 `20 files`, or `log of N`.
         """
         self.make(kind)
@@ -74,6 +75,12 @@ def rows(numbers: range) -> pa.Table:
 def _one_leaf(instance: sleeper.Instance, name: str) -> Table:
     table = instance.create_table(name, SCHEMA, row_keys=["key"])
     table.ingest(rows(range(ROWS)))
+    return table
+
+
+def _large_file(instance: sleeper.Instance, name: str) -> Table:
+    table = instance.create_table(name, SCHEMA, row_keys=["key"])
+    table.ingest(rows(range(LARGE)))
     return table
 
 
@@ -125,6 +132,7 @@ def _log(instance: sleeper.Instance, name: str) -> Table:
 
 _MAKERS: Final[dict[str, Callable[[sleeper.Instance, str], Table]]] = {
     "one leaf": _one_leaf,
+    "large file": _large_file,
     "leaf to write": _one_leaf,
     "rows to delete": _one_leaf,
     f"{LEAVES} leaves": _leaves,

@@ -477,9 +477,9 @@ class BucketPlace(Place):
 
     def make(self, values: Mapping[str, str], *, clock: Clock, new_id: NewId) -> dict[str, str]:
         """Check that the server creates an object only if it is absent."""
-        from sleeper.storage.objectstore.conditions import check_conditions
+        from sleeper.storage.objectstore.conditions import check_new_instance
 
-        check_conditions(self.objects, new_id, clock)
+        check_new_instance(self.objects, new_id, clock)
         return {}
 
     def check_properties(self, values: Mapping[str, str]) -> None:
@@ -563,7 +563,7 @@ class AwsPlace(Place):
         from sleeper.model.jobs.settings import queue_settings
         from sleeper.model.known_properties.typed import InstanceProperties
         from sleeper.storage.aws.deployment.keeping import Keeping
-        from sleeper.storage.objectstore.conditions import check_conditions
+        from sleeper.storage.objectstore.conditions import check_new_instance
 
         known = InstanceProperties(values)
         settings = {name: queue_settings(known, name) for name in QueueName}
@@ -575,7 +575,7 @@ class AwsPlace(Place):
             pause=clock.back_off,
             new_id=new_id,
         )
-        check_conditions(self.bucket, new_id, clock)
+        check_new_instance(self.bucket, new_id, clock)
         return made
 
     def check_properties(self, values: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from sleeper.storage.objectstore.objects import (
     FAR_BYTES,
     NEAR_BYTES,
     RUNS_AT_ONCE,
+    SEVERAL_RUNS,
     cut_runs,
     join_ranges,
 )
@@ -45,6 +46,16 @@ class TestJoinRanges:
         size = 8 * FAR_BYTES
 
         assert len(join_ranges([(0, size), (size + FAR_BYTES + 1, size)])) == 2
+
+    def test_gaps_may_be_wider_where_there_would_be_several_requests(self):
+        """The pages of a hundred keys, 30 KB apart, share requests; those of a few columns do not."""
+        few = [(30 * KB * n, KB) for n in range(SEVERAL_RUNS)]
+        several = [(30 * KB * n, KB) for n in range(SEVERAL_RUNS + 1)]
+        far = [(40 * KB * n, KB) for n in range(SEVERAL_RUNS + 1)]
+
+        assert len(join_ranges(few)) == SEVERAL_RUNS
+        assert len(join_ranges(several)) == 1
+        assert len(join_ranges(far)) == SEVERAL_RUNS + 1
 
     def test_gaps_may_be_wider_where_requests_would_wait(self):
         """A hundred pages, 100 KB apart, are not worth three rounds of requests."""

@@ -67,6 +67,22 @@ def check_conditions(
     logger.debug("%s honours If-None-Match", objects.client.bucket.named(""))
 
 
+def check_new_instance(objects: BucketObjects, new_id: NewId, clock: Clock) -> None:
+    """Run `check_conditions` for a new instance: a short one where the server is Amazon's.
+
+    Amazon documents the condition, and commits there are not checked again. Other servers may let
+    several writers win in some races alone, so there are many.
+
+    Raises:
+        StorageReadOnly: the server breaks the condition; the message names the check.
+        StorageFailed: the store does not answer. Nothing of a table was written.
+    """
+    if objects.client.is_amazon:
+        check_conditions(objects, new_id, clock, writers=8, rounds=1)
+    else:
+        check_conditions(objects, new_id, clock)
+
+
 def check_conditions_once(objects: BucketObjects, new_id: NewId, clock: Clock) -> None:
     """Run a short `check_conditions`, once in a process for each bucket.
 

@@ -63,6 +63,12 @@ FAR_BYTES = 512 << 10
 RUNS_AT_ONCE = 40
 """Number of requests of one read that are sent at once; others wait for one of them."""
 
+SEVERAL_RUNS = 5
+"""If one read would take more requests than these, ranges share one that are farther apart."""
+
+SEVERAL_NEAR_BYTES = 32 << 10
+"""Takes the place of `NEAR_BYTES` then, as for the pages of a hundred keys."""
+
 WAITING_NEAR_BYTES = 128 << 10
 """Takes the place of `NEAR_BYTES` if requests would have to wait for each other."""
 
@@ -76,6 +82,8 @@ def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[Run]:
         else:
             pieces.append([offset, offset + length])
     runs = _bridged(pieces, NEAR_BYTES)
+    if len(runs) > SEVERAL_RUNS:
+        runs = _bridged(pieces, SEVERAL_NEAR_BYTES)
     return runs if len(runs) <= RUNS_AT_ONCE else _bridged(pieces, WAITING_NEAR_BYTES)
 
 
