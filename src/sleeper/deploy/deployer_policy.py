@@ -369,17 +369,17 @@ TYPES: Final[Mapping[str, TypeRights]] = {
 }
 """What CloudFormation calls, by type. A test compares it with the registry of AWS."""
 
+_CHANGE_STACKS: Final = _of(
+    "cloudformation",
+    "ContinueUpdateRollback CreateChangeSet DeleteChangeSet DeleteStack DescribeChangeSet "
+    "DescribeEvents DescribeStackEvents DescribeStackResources DescribeStacks "
+    "ExecuteChangeSet GetTemplate ListStackResources RollbackStack TagResource "
+    "UntagResource",
+)
+_CHANGE_NESTED: Final = _of("cloudformation", "CreateStack UpdateStack")
+
 _OWN: Final = (
-    (
-        _of(
-            "cloudformation",
-            "ContinueUpdateRollback CreateChangeSet DeleteChangeSet DeleteStack DescribeChangeSet "
-            "DescribeEvents DescribeStackEvents DescribeStackResources DescribeStacks "
-            "ExecuteChangeSet GetTemplate ListStackResources RollbackStack TagResource "
-            "UntagResource",
-        ),
-        _STACKS,
-    ),
+    (_CHANGE_STACKS, _STACKS),
     (
         (
             *_of("cloudformation", "DescribeStacks GetTemplateSummary ValidateTemplate"),
@@ -447,13 +447,15 @@ class _Right:
 
 
 def deployer_policies(
-    templates: Iterable[Template], names: DeployedNames
+    templates: Iterable[Template], names: DeployedNames, *, nested_in: str | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return the policies that let somebody deploy templates, change, upgrade and remove them.
 
     Args:
         templates: The templates of all stacks.
         names: Names of the instance.
+        nested_in: The name of the stack that its stacks are nested in; None where they are of their
+            own.
 
     Returns:
         Each policy by its name, no longer than a managed policy of IAM may be.
@@ -463,6 +465,8 @@ def deployer_policies(
     """
     found = list(templates)
     rights = {*_own_rights(names)}
+    if nested_in is not None:
+        rights |= {*_nesting_rights(names, nested_in)}
     for template in found:
         for resource in template.get("Resources", {}).values():
             rights |= {*_resource_rights(resource, names)}
@@ -497,6 +501,13 @@ def _rights(
 def _own_rights(names: DeployedNames) -> Iterator[_Right]:
     for actions, on in _OWN:
         yield from _rights(actions, on.format(**_fields(names)))
+
+
+def _nesting_rights(names: DeployedNames, parent: str) -> Iterator[_Right]:
+    """Yield what it takes to deploy a stack, and those in it: their names begin with its name."""
+    for stacks in (f"{parent}/*", f"{parent}-*"):
+        on = names.arn("cloudformation", f"stack/{stacks}")
+        yield from _rights((*_CHANGE_STACKS, *_CHANGE_NESTED), on)
 
 
 def _resource_rights(resource: Mapping[str, Any], names: DeployedNames) -> Iterator[_Right]:

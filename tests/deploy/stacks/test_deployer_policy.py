@@ -333,3 +333,19 @@ def test_split_keeps_every_statement(monkeypatch, default):
     assert statements(many) == whole
     assert all(policy_length(each) <= longest for each in many.values())
     assert len(many) > 3
+
+
+def test_stacks_that_are_nested_have_names_of_the_one_that_has_them():
+    """Given the name of the stack around them, then it and its nested stacks may be changed too."""
+    stacks = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack"
+    policies = deployer_policies([], NAMES, nested_in="platform")
+    found = {
+        action: each["Resource"]
+        for each in statements(policies)
+        for action in each["Action"]
+        if any(":stack/platform" in on for on in each["Resource"])
+    }
+
+    assert found["cloudformation:CreateStack"] == [f"{stacks}/platform-*", f"{stacks}/platform/*"]
+    assert found.keys() >= {f"cloudformation:{each}Stack" for each in ("Update", "Delete")}
+    assert all(action.startswith("cloudformation:") for action in found)

@@ -363,7 +363,12 @@ def account_and_region(account: str | None, region: str | None) -> tuple[str, st
 
 
 def policies_for(
-    instance_id: str, given: Mapping[str, str | None], account: str | None, region: str | None
+    instance_id: str,
+    given: Mapping[str, str | None],
+    account: str | None,
+    region: str | None,
+    *,
+    nested_in: str | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return the policies of who deploys an instance, by their names.
 
@@ -374,6 +379,7 @@ def policies_for(
         given: Properties that it is deployed with; without a network, that of any.
         account: The account; None for that of the credentials.
         region: The region; None for the one that boto3 finds.
+        nested_in: The stack that a construct of the CDK nests its stacks in; None for none.
 
     Raises:
         BadRequest: no region is given, and none is in the environment.
@@ -391,4 +397,4 @@ def policies_for(
     with TemporaryDirectory(prefix="sleeper-policy-") as folder:
         assembly = synthesise(settings, Path(folder).resolve())
         templates = [json.loads(each.template.read_text()) for each in assembly.stacks]
-    return deployer_policies(templates, settings.names)
+    return deployer_policies(templates, settings.names, nested_in=nested_in)

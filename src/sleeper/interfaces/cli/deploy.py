@@ -142,6 +142,11 @@ def aws(
     metavar="FOLDER",
     help="Write each policy there, as NAME.json.",
 )
+@click.option(
+    "--nested-in",
+    metavar="STACK",
+    help="The stack in which a construct of the CDK nests those of the instance.",
+)
 def policy(
     instance_id: str,
     *,
@@ -150,6 +155,7 @@ def policy(
     account: str | None,
     region: str | None,
     out: Path | None,
+    nested_in: str | None,
 ) -> None:
     """Print the IAM policies that let somebody deploy the instance aws://ID.
 
@@ -165,7 +171,7 @@ def policy(
     """
     given = given_properties(properties_file, settings)
     region = region or ObjectStoreSettings.of(process_environment()).region
-    policies = policies_for(instance_id, given, account, region)
+    policies = policies_for(instance_id, given, account, region, nested_in=nested_in)
     if len(policies) > POLICIES_MAX:
         warn(f"these are {len(policies)} policies; a role has at most {POLICIES_MAX} by default")
     if out is None:
