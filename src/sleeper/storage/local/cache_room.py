@@ -25,7 +25,7 @@ A failure is logged, and nothing is written for a minute.
 
 # Paths are strings here: most of these calls have no Path method, and making a Path costs as
 # much as the system call.
-# ruff: noqa: PTH103, PTH104, PTH106, PTH108, PTH112, PTH116, PTH118, PTH208
+# ruff: noqa: PTH102, PTH103, PTH104, PTH106, PTH108, PTH112, PTH116, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -126,16 +126,24 @@ class CacheRoom:
         if not self.may_write():
             return False
         with self._lock:
-            try:
-                self._make()
-            except OSError as error:
-                self._pause("cannot be used", error)
+            if not self._has_opened():
                 return False
-            self._is_ready = True
-        if not self._has_count():
-            self._sweep()
-        elif self._age_s("swept") > _SWEPT_AFTER_S:
+        if self._age_s("swept") > _SWEPT_AFTER_S:
             self._sweep_beside()
+        return True
+
+    def _has_opened(self) -> bool:
+        """Make the folder, check it, and count what is in it if that is not known."""
+        if self._is_ready:
+            return True
+        try:
+            self._make()
+        except OSError as error:
+            self._pause("cannot be used", error)
+            return False
+        if not self._has_count():
+            self._sweep(first=True)
+        self._is_ready = True
         return True
 
     def _make(self) -> None:
@@ -209,8 +217,13 @@ class CacheRoom:
         """Open the folder of a file's blocks, and make it; None if that fails."""
         opened = None
         try:
-            os.makedirs(place.folder, exist_ok=True)
+            for path in (place.folder.rpartition("/")[0], place.folder):
+                with suppress(FileExistsError):
+                    os.mkdir(path, 0o700)
             opened = os.open(place.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            logger.debug("%s was deleted, and is made again: %s", self.root, error)
+            self._is_ready = False
         except OSError as error:
             self._pause("cannot be written", error)
         try:
@@ -371,12 +384,20 @@ class CacheRoom:
             if self._sweeping:
                 return
             self._sweeping = True
-        Thread(target=self._sweep, name="sleeper-cache-sweep").start()
-
-    def _sweep(self) -> None:
-        """Count all blocks, and delete the oldest: unless another process does it now."""
         try:
-            with _lock_of_sweeps(os.path.join(self.root, "swept")) as is_own:
+            Thread(target=self._sweep, name="sleeper-cache-sweep").start()
+        except RuntimeError as error:  # no more threads, or the process ends
+            logger.warning("the disk cache %s could not be swept: %s", self.root, error)
+            self._sweeping = False
+
+    def _sweep(self, *, first: bool = False) -> None:
+        """Count all blocks, and delete the oldest: unless another process does it now.
+
+        Args:
+            first: Wait for the other process, and count after it.
+        """
+        try:
+            with _lock_of_sweeps(os.path.join(self.root, "swept"), wait=first) as is_own:
                 if is_own:
                     self._delete_oldest()
         except OSError as error:
@@ -426,12 +447,12 @@ class CacheRoom:
 
 
 @contextmanager
-def _lock_of_sweeps(path: str) -> Iterator[bool]:
+def _lock_of_sweeps(path: str, *, wait: bool) -> Iterator[bool]:
     """Hold the lock of sweeps, and give the file the time of now; False if another has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             is_own = False
         else:

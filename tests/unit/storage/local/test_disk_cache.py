@@ -153,6 +153,25 @@ class TestRanges:
         assert "a file of another size" in caplog.text
 
 
+@pytest.mark.parametrize("attempt", range(5))
+def test_threads_that_read_at_once_in_a_new_cache_keep_what_they_read(world, attempt):
+    """Given a folder that is not there, and sixteen files that are read at once, all are kept."""
+    names = [f"{attempt} {number}" for number in range(16)]
+    for name in names:
+        world.file(name, 100)
+    cache, together = world.open(), threading.Barrier(len(names))
+
+    def read(name):
+        together.wait()
+        cache.read_ranges(name, 100, [(0, 100)])
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert [*pool.map(read, names)] == [None] * len(names)
+
+    assert len(world.blocks()) == len(names)
+    assert world.counted() == world.size()
+
+
 @pytest.mark.parametrize("place", [0, 5, 9, 20, 24, 1_000, BLOCK_FILE_BYTES - 1])
 def test_a_damaged_block_is_read_again(world, place, caplog):
     """Given a block with a wrong byte anywhere, or cut there, it is deleted, logged and read again."""
