@@ -56,7 +56,7 @@ class TransactionLog(Protocol):
         """Put `after` in the place of entry `number`, if that is `before`; False if it is not.
 
         For entries out of which keys are taken. Where the storage cannot compare and put at once,
-        two processes that do so may each undo what the other has done: look again afterwards.
+        two processes that do so could each undo what the other has done: purges take turns.
 
         Raises:
             StorageFailed: there was no answer; it may be replaced or not.

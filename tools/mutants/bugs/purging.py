@@ -11,6 +11,9 @@ NOWHERE = (*PURGES, "-k", "nowhere")
 KEYS = "tables/purges/keys.py"
 FILES = "tables/purges/files.py"
 VERSIONS = "tables/purges/versions.py"
+TURNS = "tables/purges/turns.py"
+TAKEN = ("tests/unit/tables/test_purge_turns.py",)
+"""Two purges take turns, and one comes before each call of the other."""
 
 BUGS = (
     Bug(
@@ -116,5 +119,45 @@ BUGS = (
         right="    if first.startswith(b'{\"format\":1,'):",
         wrong="    if first.startswith(b'{\"format\":0,'):",
         tests=(*PURGES, "-k", "opened_in_format_1"),
+    ),
+    Bug(
+        name="purges-undo-each-other",
+        breaks="A purge puts keys back into an entry that another has taken out of it.",
+        module=TURNS,
+        right="        if newest is None or _may_follow(table, newest, purge_id):\n",
+        wrong="        if True:\n",
+        tests=("tests/stories/test_purges_at_once.py", "-k", "one_entry"),
+    ),
+    Bug(
+        name="one-turn-for-two-purges",
+        breaks="Two purges that ask at once both have the turn.",
+        module=TURNS,
+        right="            if table.files.create(_key(number), _body(purge_id)):\n",
+        wrong="            if table.files.create(_key(number), _body(purge_id)) is not None:\n",
+        tests=TAKEN,
+    ),
+    Bug(
+        name="turn-that-is-not-renewed",
+        breaks="A purge that works for more than a minute loses its turn while it works.",
+        module=TURNS,
+        right="            self._table.files.put(_key(self._number), _body(self._purge_id))\n",
+        wrong="",
+        tests=TAKEN,
+    ),
+    Bug(
+        name="turn-of-a-process-that-stood-still",
+        breaks="A process that stood still changes entries in the turn of another purge.",
+        module=TURNS,
+        right="            if begun_s - self._renewed_s <= _SAFE_FOR_S:\n",
+        wrong="            if True:\n",
+        tests=TAKEN,
+    ),
+    Bug(
+        name="number-of-a-turn-again",
+        breaks="The last turn is deleted when it ends, so a later one has its number.",
+        module=TURNS,
+        right="if _number(each) < self._number]",
+        wrong="if _number(each) <= self._number]",
+        tests=TAKEN,
     ),
 )

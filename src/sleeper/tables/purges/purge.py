@@ -157,7 +157,7 @@ class _Running:
         before = write_clean_state(table)
         self._purge = replace(self._purge, versions_before=before)
         self._save()
-        ended = end_versions(table, keys, before)
+        ended = end_versions(table, keys, before, self._purge.purge_id)
         self._count(
             entriesRedacted=ended.redacted,
             entriesRemoved=ended.emptied,

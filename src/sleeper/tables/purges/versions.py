@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,7 @@ from sleeper.state.state_store import SweepLimits
 from sleeper.storage.transaction_log import TABLE_LOG, ObjectTransactionLog
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.purges.keys import PurgedKeys
+from sleeper.tables.purges.turns import turn_of
 from sleeper.tables.state_stores import store_at
 
 _PASSES_MAX: Final = 5
@@ -75,10 +76,13 @@ def write_clean_state(table: OpenTable) -> int:
     return numbers[-1] if numbers else store.refresh().number
 
 
-def end_versions(table: OpenTable, keys: PurgedKeys, before: int) -> EndedVersions:
+def end_versions(table: OpenTable, keys: PurgedKeys, before: int, purge_id: str) -> EndedVersions:
     """End the versions before a transaction, whose state was written whole.
 
+    It waits while another purge replaces entries of the table's log.
+
     Raises:
+        CommitContended: this process stood still for so long that another took its turn.
         DataDamaged: an entry cannot be read.
         StorageFailed: something may be left.
     """
@@ -94,12 +98,13 @@ def end_versions(table: OpenTable, keys: PurgedKeys, before: int) -> EndedVersio
         deleted += store.snapshots.delete_before(before)
     first = 1 if table.properties.state_move is None else table.properties.state_move.number
     redacted = emptied_ = 0
-    for _ in range(_PASSES_MAX):  # another purge may have put back what this one has taken out
-        formats = _redacted(store.log, keys, first, before)
-        emptied_ += formats.count(1)
-        redacted += len(formats) - formats.count(1)
-        if not formats:
-            break
+    with turn_of(table, purge_id) as turn:
+        for _ in range(_PASSES_MAX):  # a purge of an earlier version may have put keys back
+            formats = _redacted(store.log, keys, first, before, turn.keep)
+            emptied_ += formats.count(1)
+            redacted += len(formats) - formats.count(1)
+            if not formats:
+                break
     return EndedVersions(redacted=redacted, emptied=emptied_, deleted=deleted)
 
 
@@ -121,12 +126,18 @@ def entries_with_keys(
         yield number, body, values & _keys_of(number, body)
 
 
-def _redacted(log: TransactionLog, keys: PurgedKeys, first: int, last: int) -> list[int]:
-    """Take keys out of entries; return the format of each entry that had one."""
+def _redacted(
+    log: TransactionLog, keys: PurgedKeys, first: int, last: int, keep_turn: Callable[[], None]
+) -> list[int]:
+    """Take keys out of entries; return the format of each entry that had one.
+
+    The turn is kept for each entry that is read: others wait for it, or take it over.
+    """
     formats = []
     for number, body, here in entries_with_keys(log, keys, first):
         if number > last:
             break
+        keep_turn()
         if here:
             written_in = format_of(body)
             changed = without_keys(body, here) if written_in > 1 else emptied(body)
