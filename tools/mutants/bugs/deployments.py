@@ -131,4 +131,12 @@ BUGS = (
         wrong="        if there != here:\n",
         tests=("tests/deploy/flow/test_mistakes.py",),
     ),
+    Bug(
+        name="nested-stacks-are-not-seen",
+        breaks="The data of an instance is removed under its stacks, which are nested in another.",
+        module="deploy/flow/removal.py",
+        right="    if nesting:\n",
+        wrong="    if nesting and found:\n",
+        tests=_REMOVAL,
+    ),
 )

@@ -7,6 +7,7 @@ from ..bug import Bug
 _QUEUE = "storage/aws/jobs/delivered_queue.py"
 _DELIVERED = ("tests/contracts/jobs/test_delivered_messages.py",)
 _SCHEDULED = "tests/unit/workers"
+_CALLED = ("tests/aws/lambdas/test_called_functions.py",)
 
 BUGS = (
     Bug(
@@ -80,5 +81,29 @@ BUGS = (
         right='            if not page.get("nextToken"):\n',
         wrong="            if True:\n",
         tests=("tests/unit/storage/aws/test_ecs_tasks.py",),
+    ),
+    Bug(
+        name="taken-messages-stay",
+        breaks="A function that has taken messages itself leaves them in the queue.",
+        module="interfaces/lambdas/messages.py",
+        right="if each.sqs_id not in failed]",
+        wrong="if each.sqs_id in failed]",
+        tests=_CALLED,
+    ),
+    Bug(
+        name="one-call-for-all-that-waits",
+        breaks="The starter calls a function once, however many queries wait.",
+        module="interfaces/lambdas/called_functions.py",
+        right="for _ in range(calls):",
+        wrong="for _ in range(min(calls, 1)):",
+        tests=_CALLED,
+    ),
+    Bug(
+        name="a-refused-call-each-time",
+        breaks="A sender that may not call the function tries with each message.",
+        module="storage/aws/jobs/queue_functions.py",
+        right="self._again = self._now() + _GIVEN_UP",
+        wrong="self._again = None",
+        tests=_CALLED,
     ),
 )
