@@ -2,8 +2,8 @@
 
 1. a commit in format 2, beside one in format 1
 2. one deleted key of many rows: the entry, and hits of other keys, beside those before
-3. an upsert of rows into ten times as many, beside an append of the same rows: by one entry up to
-   1,000 keys, and beyond by writing leaves anew
+3. an upsert of rows into ten times as many, beside an append of the same rows: of 1,000 keys, and
+   of more that lie all over the table, follow each other, lie in blocks, or are new
 4. a scan of which a fifth is hidden, by a range and by single keys, beside the scan before
 
 Format 2 beside format 1, a changed column, and a column added to many references are in
@@ -32,6 +32,7 @@ RUNS = 5
 HITS = 100
 COMMITS = 20
 KEYS_OF_AN_ENTRY = 1_000
+BLOCKS = 20
 
 
 def seconds(work: Callable[[], object], runs: int = RUNS) -> float:
@@ -85,15 +86,26 @@ def one_deleted_key(instance: sleeper.Instance, folder: Path, row_count: int) ->
 
 def upserts(instance: sleeper.Instance, row_count: int) -> list[str]:
     """Replace a tenth of the rows, and append as many."""
+    few, many = min(KEYS_OF_AN_ENTRY, row_count // 10), row_count // 10
+    block = max(1, many // BLOCKS)
+    blocks = [
+        rows(first, first + block, 1) for first in range(0, row_count, max(1, row_count // BLOCKS))
+    ]
+    works = {
+        "all over a small one": (few, rows(0, few * 10, 10)),
+        "all over it": (many, rows(0, many * 10, 10)),
+        "in a row": (many, rows(many, many * 2, 1)),
+        f"in {BLOCKS} blocks": (many, pa.concat_tables(blocks[:BLOCKS])),
+        "new": (many, rows(many * 10, many * 11, 1)),
+    }
     found = []
-    for key_count in sorted({min(KEYS_OF_AN_ENTRY, row_count // 10), row_count // 10}):
-        names = [f"{what}{key_count}" for what in ("append", "upsert")]
+    for where, (key_count, new) in works.items():
+        names = [f"{what} {where}".replace(" ", "-") for what in ("append", "upsert")]
         tables = [made(instance, name, key_count * 10, format_2=True) for name in names]
-        new = rows(0, key_count * 10, 10)
         append_s = seconds(lambda: tables[0].ingest(new), 1)  # noqa: B023 - it is called here
         upsert_s = seconds(lambda: tables[1].upsert(new), 1)  # noqa: B023
         what = f"{key_count:,} rows into {key_count * 10:,}: append, upsert"
-        found.append(line(what, append_s, upsert_s))
+        found.append(line(what, append_s, upsert_s, where))
     return found
 
 
