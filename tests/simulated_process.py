@@ -16,13 +16,14 @@ def simulated_process(
     now: Callable[[], datetime],
     new_id: Callable[[], str],
     ticks_s: Callable[[], float] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
     back_off: Callable[[int], None] = lambda attempt: None,
 ) -> ProcessContext:
     """Return the context of a process; its ticks go on with its clock unless it has others."""
     clock = Clock(
         now=now,
         ticks_s=ticks_s or (lambda: now().timestamp()),
-        sleep=time.sleep,
+        sleep=sleep,
         back_off=back_off,
     )
     return process_context(clock=clock, new_id=new_id)

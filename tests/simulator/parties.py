@@ -99,6 +99,7 @@ class Shared:
             process=simulated_process(
                 now=lambda: self.world.now + life.party.clock_error,
                 ticks_s=self.world.ticks_s,
+                sleep=lambda seconds: life.world.sleep(life, seconds),
                 new_id=self.new_id,
                 back_off=lambda attempt: life.world.step(life, "pause"),
             ),
@@ -216,6 +217,7 @@ def ingest(process: Process, job: str | None, verb: str = "ingest") -> bool:
             process.shared.ends[
                 "rows replaced" if len(keys) <= REGIONS_MAX else "many replaced"
             ] += gone
+            process.shared.ends["rows written again"] += truth.written_again(result.transaction)
 
     return process.do(verb, work)
 

@@ -37,7 +37,7 @@ from sleeper.model.schema import Schema
 from sleeper.model.schema_changes import with_ids
 from sleeper.state.plans import compactions
 from sleeper.state.transactions import deletes
-from sleeper.tables import push_down, upsert
+from sleeper.tables import hide_keys, push_down, upsert
 from sleeper.tables.deletions import keys as deleted_keys
 from sleeper.tables.deletions import regions as deleted_regions
 from sleeper.tables.deletions import where as deleted_where
@@ -299,12 +299,15 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (push_down, "run_ahead", in_turn),
     (leaf_files, "sort_into_groups", sort_into_groups),
     (compaction_output, "taken_ahead", lambda items, *_, **__: items),
-    (few_rows, "read_few_rows", lambda *_: None),
+    (few_rows, "read_few_rows", lambda *_, **__: None),
     (deleted_where, "query_where", query_where),
     *(
         (place, "REGIONS_MAX", REGIONS_MAX)
-        for place in (deleted_keys, deleted_regions, deletes, upsert)
+        for place in (deleted_keys, deleted_regions, deletes, hide_keys, upsert)
     ),
+    (hide_keys, "RANGES_MAX", REGIONS_MAX // 2),
+    (hide_keys, "GAP_ROWS_MIN", 1),
+    (hide_keys, "WRITTEN_MAX", 0.5),
     (compactions, "REGIONS_MAX", 2 * REGIONS_MAX),
     (Search, "_parquet", parquet),
     (Search, "_rows", rows_in),
@@ -316,7 +319,7 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (Scanner, "merge", merge),
     (VerifiedPages, "unchecked", lambda *_: None),
     (LookupReader, "check", check),
-    (LookupReader, "inspect", lambda *_: None),  # where columns lie in a file
+    (LookupReader, "inspect", lambda *_, **__: None),  # where columns lie in a file
     (LookupReader, "look_up", look_up),
 )
 

@@ -36,8 +36,8 @@ WANTED = (
     *("files collected", "rename: done", "set: done", "upgrade: done"),
     *("delete: done", "rows deleted", "alter: done", "added values read"),
     *("delete many: done", "delete where: done", "rows written out"),
-    *("upsert: done", "rows replaced", "many replaced", "versions read"),
-    *("purge: done", "rows purged", "purges finished"),
+    *("upsert: done", "rows replaced", "many replaced", "rows written again"),
+    *("versions read", "purge: done", "rows purged", "purges finished"),
 )
 
 

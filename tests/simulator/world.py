@@ -247,6 +247,11 @@ class World:
         """What a clock says that is never set."""
         return (self.now - NOON).total_seconds()
 
+    def sleep(self, life: Life, seconds: float) -> None:
+        """Let a process wait; others go on."""
+        self.now += timedelta(seconds=seconds)
+        self.step(life, "sleep")
+
     def leap(self, by: timedelta) -> None:
         """Let much time pass at once."""
         self.now += by
