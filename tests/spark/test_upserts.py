@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import sleeper
-from sleeper.errors import BadRequest, InputRefused
+from sleeper.errors import BadRequest, InputRefused, RowsChanged
 from sleeper.interfaces.spark_source import SleeperSource
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -142,6 +142,20 @@ def test_each_micro_batch_of_a_stream_replaces_rows(spark, instance, table, tmp_
 
 class TestRefused:
     """What is refused changes nothing, and leaves no file behind."""
+
+    @pytest.mark.parametrize("upsert", [False, True])
+    def test_a_table_that_others_have_changed_since(self, spark, table, upsert):
+        """Given a row that came after the version that the import relies on."""
+        read = table.refresh()
+        table.ingest(rows([9_000], "old"))
+        files = files_in(table)
+
+        with pytest.raises(RowsChanged):
+            new = frame_of(spark, range(100, 300), "new")
+            table.bulk_import(new, upsert=upsert, if_unchanged_since=read)
+
+        assert table.count(where="v = 'old'") == table.count() == 3_001
+        assert files_in(table) == files
 
     @pytest.mark.parametrize("by", ["import", "data source"])
     def test_a_key_that_is_there_twice(self, spark, table, by):

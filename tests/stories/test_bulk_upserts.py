@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.errors import BadRequest, InputRefused
+from sleeper.errors import BadRequest, InputRefused, RowsChanged
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -66,6 +66,20 @@ def test_is_committed_once_by_its_job(table):
     assert table.query(key=1).to_pylist() == [{"k": 1, "v": "second"}]
 
 
+@pytest.mark.parametrize("upsert", [False, True])
+def test_leaves_that_it_divides_are_no_change_of_others(table, upsert):
+    """Given a version that it relies on, it is committed; given a row of others since, it is not."""
+    read = table.refresh()
+    new = rows(range(3_000, 5_000), "new")
+
+    done = table.bulk_import(new, upsert=upsert, if_unchanged_since=read)
+    with pytest.raises(RowsChanged):
+        table.bulk_import(new, upsert=upsert, if_unchanged_since=read)
+
+    assert (done.leaves_before, done.leaves_after) == (1, 4)
+    assert table.count() == 4_000
+
+
 class TestRefused:
     """What it cannot do changes nothing."""
 
@@ -80,6 +94,8 @@ class TestRefused:
         """It would commit the rows alone."""
         with pytest.raises(BadRequest, match="leave out send_commit"):
             table.bulk_import(rows([1], "new"), upsert=True, send_commit=print)
+        with pytest.raises(BadRequest, match="leave out if_unchanged_since"):
+            table.bulk_import(rows([1], "new"), send_commit=print, if_unchanged_since=1)
 
     def test_a_table_that_unites_rows(self, tmp_path):
         """Sums would be replaced by their parts."""
@@ -99,9 +115,11 @@ def test_the_command_line(table, tmp_path):
 
     done = command("bulk-import", *given)
     explained = command("bulk-import", *given, "--explain")
+    overtaken = command("bulk-import", *given, "--if-unchanged-since", "1")
 
     assert done.exit_code == 0
     assert "100 rows" in done.output
     assert table.query(keys=[5, 5_000]).to_arrow()["v"].to_pylist() == ["new", "new"]
-    assert explained.exit_code == 2
+    assert (explained.exit_code, overtaken.exit_code) == (2, 1)
+    assert "has changed since transaction 1" in overtaken.stderr
     assert "leave out --explain and --submit" in explained.stderr

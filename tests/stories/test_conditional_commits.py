@@ -60,6 +60,10 @@ VERBS = {
     "upsert of many": lambda table, n: table.upsert(
         rows([3, *range(-2_000, 0)], "mine"), if_unchanged_since=n
     ),
+    "ingest in bulk": lambda table, n: table.bulk_import(rows([3], "mine"), if_unchanged_since=n),
+    "upsert in bulk": lambda table, n: table.bulk_import(
+        rows([3], "mine"), upsert=True, if_unchanged_since=n
+    ),
     "delete by keys": lambda table, n: table.delete(
         keys=[3, *range(-2_000, 0)], if_unchanged_since=n
     ),

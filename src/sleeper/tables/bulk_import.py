@@ -51,7 +51,13 @@ from sleeper.state.plans.extend_tree import leaves_wanted
 from sleeper.state.table_state import CommittedJob, JobRecord
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
-from sleeper.tables.ingest import IngestResult, csv_for, ingest, path_aside
+from sleeper.tables.ingest import (
+    IngestResult,
+    commit_if_unchanged,
+    csv_for,
+    ingest,
+    path_aside,
+)
 from sleeper.tables.on_spark import spark_session
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.unchanged_since import UnchangedSince
@@ -122,6 +128,7 @@ class _Request:
     progress: Callable[[int, int | None], None]
     send_commit: Callable[[AddFiles], None] | None
     upsert: bool
+    condition: UnchangedSince
 
 
 def bulk_import(
@@ -139,10 +146,16 @@ def bulk_import(
     progress: Callable[[int, int | None], None],
     send_commit: Callable[[AddFiles], None] | None,
     upsert: bool,
+    if_unchanged_since: int | None,
 ) -> BulkImportResult:
     """Add many rows in one commit (`Table.bulk_import`)."""
+    started = table.context.clock.now()
+    state, job_id = table.store.refresh(), given_job_id(job_id)
+    if job_id is not None and (done := state.jobs.find(job_id)) is not None:
+        before = EngineChoice("local", "the job was committed before")
+        return _done_before(job_id, done, before, state.tree.leaf_count)
     request = _Request(
-        job_id=given_job_id(job_id),
+        job_id=job_id,
         engine=engine,
         spark=spark,
         master=master,
@@ -153,16 +166,14 @@ def bulk_import(
         progress=progress,
         send_commit=send_commit,
         upsert=upsert,
+        condition=UnchangedSince.of(table, if_unchanged_since),
     )
     if upsert:
         _check_upsert(table, request)
+    if if_unchanged_since is not None and send_commit is not None:
+        raise BadRequest("leave out if_unchanged_since: a committer commits whatever has changed")
     if wrong := [f"{name} {reason}" for name, reason in setting_failures(request.conf)]:
         raise BadRequest("; ".join(wrong))
-    started = table.context.clock.now()
-    state = table.store.refresh()
-    if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
-        before = EngineChoice("local", "the job was committed before")
-        return _done_before(request.job_id, done, before, state.tree.leaf_count)
     if request.csv is not None and _is_frame(data):
         raise BadRequest("csv is for files of CSV, and not for a DataFrame of Spark")
     run = _import_frame if _is_frame(data) else _import_source
@@ -317,6 +328,7 @@ def _import_locally(
         ignore_extra_columns=request.ignore_extra_columns,
         set_aside=request.set_aside,
         progress=request.progress,
+        if_unchanged_since=request.condition.number,
     )
     return _imported_locally(result, choice, extended)
 
@@ -463,6 +475,7 @@ def _commit(
         rows_read=imported.rows_read,
         rows_written=imported.rows_written,
     )
+    commit = commit_upsert if request.upsert else commit_if_unchanged
     number: int | JobRecord = table.store.state().number
     is_needed = bool(imported.references) or request.job_id is not None
     is_sent = is_needed and request.send_commit is not None
@@ -483,9 +496,7 @@ def _commit(
             guard=guard,
             now=now,
             discard=partial(_delete_files, imported.references, table.files, request.set_aside),
-            commit=partial(commit_upsert, table, UnchangedSince.of(table, None))
-            if request.upsert
-            else None,
+            commit=partial(commit, table, request.condition),
         )
     if isinstance(number, JobRecord):
         return _done_before(job.job_id, number, choice, extended.leaves_after)

@@ -38,7 +38,6 @@ from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import given_job_id
 from sleeper.state.new_files import SweepGuard, add_files, request_files
-from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import CommittedJob, JobRecord, TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable
@@ -104,14 +103,14 @@ def ingest(
     if send_commit is not None and if_unchanged_since is not None:
         raise BadRequest("leave out if_unchanged_since: a committer commits whatever has changed")
     rows_aside = path_aside(set_aside)
-    clock, store = table.context.clock, table.store
+    clock = table.context.clock
     started = clock.now()
     state = state or table.newest_state()
     given_id = given_job_id(job_id)
     if given_id is not None and (done := state.jobs.find(given_id)) is not None:
         return _done_before(given_id, done)
     condition = UnchangedSince.of(table, if_unchanged_since)
-    commit = partial(commit or partial(_commit_files, store), condition)
+    commit = partial(commit or partial(commit_if_unchanged, table), condition)
     options = csv_for(csv, table.schema)
     source = open_source(data, table.arrow_schema, table.context.inputs, options)
     source.check(ignore_extra_columns=ignore_extra_columns)
@@ -236,12 +235,14 @@ def _commit(
     return replace(result, transaction=added)
 
 
-def _commit_files(store: StateStore, condition: UnchangedSince, added: AddFiles) -> TableState:
+def commit_if_unchanged(table: OpenTable, condition: UnchangedSince, added: AddFiles) -> TableState:
     """Commit new files, and what they rely on.
 
     Raises:
+        RowsChanged: a leaf that gets rows has changed since the version that they rely on.
         CommitRefused, CommitContended, CommitUnknown, StorageFailed: as by `StateStore.commit`.
     """
+    store = table.store
     if condition.number is None:
         return store.commit(added)
     relies_on = condition.under(added, store.refresh())

@@ -211,6 +211,7 @@ class Table(TableHandle, WholeTable):
         progress: Callable[[int, int | None], None] = lambda done, total: None,
         send_commit: Callable[[AddFiles], None] | None = None,
         upsert: bool = False,
+        if_unchanged_since: int | None = None,
     ) -> BulkImportResult:
         """Add many rows, all in one commit.
 
@@ -233,11 +234,13 @@ class Table(TableHandle, WholeTable):
             progress: Called repeatedly with the estimated rows that are done, and of all rows.
             upsert: True to replace rows that have the same row keys, as `upsert` does. Spark sorts
                 and writes the new rows; this process takes the old ones out.
+            if_unchanged_since: As for `ingest`. That it splits leaves before changes no row.
 
         Raises:
             InputRefused: the input does not fit the table; no row of it is visible.
             BadRequest: a setting of `conf` is misspelt, or no value of its kind; lists all. Or rows
                 are to be replaced in a table that aggregates, or by a committer.
+            RowsChanged: a leaf has changed since `if_unchanged_since`; no row was changed.
             InsufficientData: there are too few different keys for the required leaves.
             MissingExtra: Spark is needed and not installed.
             CommitContended, SplitAttemptsExceeded: other writers committed first each time; try
@@ -263,6 +266,7 @@ class Table(TableHandle, WholeTable):
             progress=progress,
             send_commit=send_commit,
             upsert=upsert,
+            if_unchanged_since=if_unchanged_since,
         )
 
     def explain_bulk_import(

@@ -20,6 +20,7 @@ from sleeper.interfaces.cli.options import (
     json_option,
     split_pairs,
     text_of,
+    unchanged_since_option,
 )
 from sleeper.interfaces.cli.present import print_json, progress_rows, say, show_imported
 from sleeper.model.csv_options import CsvOptions
@@ -59,6 +60,7 @@ from sleeper.spark.submit.submitted_jobs import Submission
     is_flag=True,
     help="Replace rows of the table that have the same row keys.",
 )
+@unchanged_since_option
 @click.option(
     "--job",
     "job_file",
@@ -109,10 +111,15 @@ def bulk_import(
     job = replace(job, spark_conf={**job.spark_conf, **conf})
     if asked["cores"] is not None and not asked["explain"]:
         raise click.UsageError("--cores goes with --explain")
-    if asked["upsert"] and (asked["explain"] or platform is not None):
-        raise click.UsageError(
-            "--upsert is for imports by this command: leave out --explain and --submit"
-        )
+    is_here = not asked["explain"] and platform is None
+    for option, is_given in {
+        "--upsert": asked["upsert"],
+        "--if-unchanged-since": asked["if_unchanged_since"] is not None,
+    }.items():
+        if is_given and not is_here:
+            raise click.UsageError(
+                f"{option} is for imports by this command: leave out --explain and --submit"
+            )
     if asked["explain"]:
         _explain(job, connect(instance), asked, checked=job_file is None)
     elif platform is None:
@@ -155,6 +162,7 @@ def _run_here(
             set_aside=asked["set_aside"],
             progress=progress,
             upsert=asked["upsert"],
+            if_unchanged_since=asked["if_unchanged_since"],
         )
     show_imported(result, name, set_aside=asked["set_aside"], as_json=asked["as_json"])
 
