@@ -22,7 +22,7 @@ __all__ = ["instance", "jobs"]
 
 VALUES = {
     "sleeper.region": "eu-west-2",
-    "sleeper.subnets": "subnet-1, subnet-2",
+    "sleeper.subnets": "subnet-0a1b2c3d, subnet-1b2c3d4e",
     "sleeper.bulk.import.bucket": "sleeper-i-bulk-import",
     "sleeper.bulk.import.environment": "s3://jars/environment",
     "sleeper.bulk.import.emr.role.name": "emr",
@@ -91,7 +91,7 @@ def test_a_new_cluster_is_made_where_the_instance_says(in_aws):
 
     instances = asked["Instances"]
     (executors,) = instances["InstanceFleets"][1]["InstanceTypeConfigs"]
-    assert instances["Ec2SubnetIds"] == ["subnet-1", "subnet-2"]
+    assert instances["Ec2SubnetIds"] == ["subnet-0a1b2c3d", "subnet-1b2c3d4e"]
     assert instances["Ec2KeyName"] == "ours"
     assert instances["AdditionalMasterSecurityGroups"] == ["sg-1"]
     assert asked["SecurityConfiguration"] == "encrypted"

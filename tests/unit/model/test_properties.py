@@ -184,6 +184,7 @@ class TestKnownProperties:
             "sleeper.image.functions",
             "sleeper.image.tasks",
             "sleeper.ingest.task.cpu.architecture",
+            "sleeper.jobs.called.queues",
             "sleeper.jobs.input.places",
             "sleeper.jobs.receives.max",
             "sleeper.jobs.retry.first.seconds",
