@@ -286,7 +286,7 @@ def test_a_page_runs_sql_in_such_a_process_too(url):
 
     wide = {
         "by": "sql",
-        "sql": "SELECT repeat(text, 2000) AS a, repeat(text, 2000) AS b, repeat(text, 2000) AS c FROM t WHERE id >= 10000",
+        "sql": "SELECT repeat(text, 1200) AS a, repeat(text, 1200) AS b, repeat(text, 1200) AS c FROM t WHERE id >= 10000",
         "ask": "1",
         "limit": "500",
     }
