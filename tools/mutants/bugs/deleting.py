@@ -477,7 +477,7 @@ BUGS = (
         module="tables/bulk_import.py",
         right="if_unchanged_since=request.condition.number",
         wrong="if_unchanged_since=None",
-        tests=("tests/stories/test_conditional_commits.py", "-k", "in bulk"),
+        tests=("tests/stories/test_conditional_commits.py", "-k", "bulk"),
     ),
     Bug(
         name="pieces-lost-with-their-job",
