@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from sleeper.errors import CommitContended, DataDamaged, QueryInvalid
 from sleeper.interfaces.rest.app import make_app
 from sleeper.tables import compact, write_out
 from sleeper.tables.deletions import where as deletion_by_condition
+from sleeper.tables.push_down import push_down_references
 from tests.soak import tries
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
@@ -273,6 +276,36 @@ class TestOthersMeanwhile:
         assert done.rows == 400 - stayed
         assert table.count(where="day = 3") == stayed
         assert table.count() == 200 + stayed
+
+    def test_a_leaf_may_be_divided(self, table, monkeypatch):
+        """Given rows that came after the plan, and lie on halves of a leaf, they are there once."""
+        real = write_out.claims_of_run
+
+        @contextmanager
+        def claims(*arguments):
+            with real(*arguments) as held:
+                yield SimpleNamespace(
+                    rounds=lambda *jobs: self.divided(
+                        table, [[*each] for each in held.rounds(*jobs)]
+                    )
+                )
+
+        monkeypatch.setattr(write_out, "claims_of_run", claims)
+
+        done = table.delete(where="day = 2")
+
+        assert done.rows == 200
+        assert table.count(where="day = 3") == 200
+        assert Counter(table.query().to_arrow()["id"].to_pylist()) == dict.fromkeys(range(200), 2)
+
+    def divided(self, table, claimed):
+        if table.count(where="day = 3"):
+            return claimed
+        table.ingest(rows(range(200), 3))
+        table.set_properties({"sleeper.table.partition.splitting.threshold": "4"})
+        assert any(each.children for each in table.split_partitions())
+        push_down_references(table._current())
+        return claimed
 
     def test_a_deletion_by_keys_is_obeyed(self, table, monkeypatch):
         """Given keys that are deleted while leaves are written, the new files hide them."""

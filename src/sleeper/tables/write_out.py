@@ -41,6 +41,7 @@ from sleeper.errors import (
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.ranges import Region
+from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.files import ReplaceFiles
 from sleeper.tables.claims import release_claims
@@ -286,14 +287,19 @@ def _check_held(state: TableState, jobs: Sequence[CompactionJob]) -> None:
 
 
 def _only_inputs(state: TableState, job: CompactionJob) -> TableState:
-    """Return the state without files that came to the leaf of a job since it was planned."""
-    others = [
-        (reference.filename, reference.partition_id)
-        for reference in state.references_of(job.partition_id)
-        if reference.job_id != job.job_id
+    """Return the state with the files of a job alone.
+
+    Others may have come to the leaf since it was planned. If it was split since, there are files on
+    the leaves below it, too.
+    """
+    inputs = [
+        reference
+        for reference in state.files.references_on(job.partition_id)
+        if reference.job_id == job.job_id
     ]
     assert state.at is not None  # files were claimed
-    return replace(state, files=state.files.changed(removed=others, at=state.at))
+    files = FileReferences.empty().changed(added=inputs, at=state.at)
+    return replace(state, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

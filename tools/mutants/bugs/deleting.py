@@ -142,8 +142,8 @@ BUGS = (
         name="rows-deleted-where-that-came-meanwhile",
         breaks="Rows that are added while leaves are written are written too, and are there twice.",
         module="tables/write_out.py",
-        right="        if reference.job_id != job.job_id\n",
-        wrong="        if False\n",
+        right="        if reference.job_id == job.job_id\n",
+        wrong="        if True\n",
         tests=(*WHERE, "-k", "Meanwhile"),
     ),
     Bug(
