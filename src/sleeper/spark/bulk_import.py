@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.input_files import RowGroup
+from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.errors import DataDamaged, InputRefused, NullKeys, ObjectNotFound, StorageFailed
 from sleeper.model.files import FileReference
@@ -442,7 +443,8 @@ def _checked(
     try:
         _refuse(notes, imported)
     except InputRefused:
-        _delete(imported.references, target)
+        # Not all tasks know of a refusal before they write.
+        discard_files((each.filename for each in imported.references), target.files)
         raise
     rows_in = sum(bucket.rows_in for bucket in written)
     if map_tasks not in (None, len(notes)) or rows_in != (
@@ -455,14 +457,6 @@ def _checked(
     check_files(written, target)
     aside.keep(name for note in notes for name in note.files_set_aside)
     return imported
-
-
-def _delete(references: Sequence[FileReference], target: Target) -> None:
-    """Delete the files of an import that is refused: not all tasks know it before they write."""
-    try:
-        target.files.delete([reference.filename for reference in references])
-    except StorageFailed as failure:
-        _log.warning("files that will not be committed stay until a sweep: %s", failure)
 
 
 def _rows_done(

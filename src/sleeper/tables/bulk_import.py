@@ -23,8 +23,9 @@ from sleeper.engine.inputs.input_files import InputFiles
 from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows, samples_by_leaf
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.temp_folder import temp_file_failures, temp_folder
+from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.write_settings import write_settings
-from sleeper.errors import BadRequest, StorageFailed
+from sleeper.errors import BadRequest
 from sleeper.html.values import NotebookHtml
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
@@ -524,10 +525,7 @@ def _delete_files(
     if set_aside is not None:
         _log.info("deleting the rows set aside in %s: the import was not committed", set_aside)
         shutil.rmtree(set_aside, ignore_errors=True)
-    try:
-        files.delete([reference.filename for reference in references])
-    except StorageFailed as failure:
-        _log.warning("files that will not be committed stay until a sweep: %s", failure)
+    discard_files((each.filename for each in references), files)
 
 
 def _is_frame(data: object) -> bool:

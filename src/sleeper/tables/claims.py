@@ -9,13 +9,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from threading import Event, Thread
-from typing import Self
+from typing import Protocol, Self
 
 from sleeper.errors import BadRequest, SleeperError
 from sleeper.html.values import NotebookHtml
@@ -67,6 +69,18 @@ def release_claims(
     if job_id is not None:
         raise BadRequest("give release_claims a job_id or expired_only=True, not both")
     return release_expired_jobs(lease_of(table), store=table.store)
+
+
+class ClaimsWatch(Protocol):
+    """Follows the claims of a run, and says when there are enough."""
+
+    def room(self) -> int:
+        """Return how many more jobs may be claimed now; at 0 no more are, and the run ends."""
+        ...
+
+    def claimed(self, jobs: Sequence[CompactionJob]) -> None:
+        """Take note that the files of these jobs were claimed."""
+        ...
 
 
 def lease_of(table: OpenTable) -> timedelta:
@@ -268,3 +282,16 @@ def _changes_of(job: CompactionJob) -> int:
 
 def _claim_of(job: CompactionJob) -> Claim:
     return Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
+
+
+def claims_of_run(table: OpenTable, jobs_max: int, watch: ClaimsWatch | None = None) -> JobClaims:
+    """Return the claims of a run of this process, which end with it."""
+    context = table.context
+    claims = partial(
+        JobClaims,
+        table.store,
+        owner=ClaimOwner(host=context.host, pid=os.getpid(), worker_id=context.new_id()),
+        jobs_max=jobs_max,
+        renew_every_s=lease_of(table).total_seconds() / 3,
+    )
+    return claims() if watch is None else claims(room=watch.room, claimed=watch.claimed)

@@ -19,7 +19,6 @@ Rules CMP-1 to CMP-9, CMP-14 and CMP-16.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,17 +28,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from sleeper.engine.reading.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
+from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.write_settings import WriteSettings, write_settings
 from sleeper.errors import (
     BadRequest,
     CommitRefused,
     MissingExtra,
     SleeperError,
-    StorageFailed,
     TableFunctionFailed,
 )
 from sleeper.html.values import NotebookHtml
-from sleeper.model.files import ClaimOwner, FileReference
+from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
@@ -49,7 +48,13 @@ from sleeper.state.plans.compactions import CompactionPlan, CompactionSettings, 
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import Claim, ReleaseClaims, ReplaceFiles
-from sleeper.tables.claims import JobClaims, expired_released, lease_of, release_expired_jobs
+from sleeper.tables.claims import (
+    ClaimsWatch,
+    claims_of_run,
+    expired_released,
+    lease_of,
+    release_expired_jobs,
+)
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.push_down import push_down_references, pushed_down
 from sleeper.tables.worker_processes import run_pieces
@@ -118,16 +123,8 @@ class CompactionSummary(NotebookHtml):
         return tuple(job for job in self.jobs if job.failure is not None)
 
 
-class CompactionWatch(Protocol):
+class CompactionWatch(ClaimsWatch, Protocol):
     """Follows a run of `Table.compact`, and says when it ends. All calls come from its thread."""
-
-    def room(self) -> int:
-        """Return how many more jobs may be claimed now; at 0 no more are, and the run ends."""
-        ...
-
-    def claimed(self, jobs: Sequence[CompactionJob]) -> None:
-        """Take note that the files of these jobs were claimed."""
-        ...
 
     def started(self, job: CompactionJob) -> None:
         """Take note that a job begins to run."""
@@ -256,21 +253,6 @@ def _running(
         jobs_max=plan_jobs(cluster_cores(spark)).pieces,
         attempt_id=table.context.new_id,
     )
-
-
-def claims_of_run(
-    table: OpenTable, jobs_max: int, watch: CompactionWatch | None = None
-) -> JobClaims:
-    """Return the claims of a run of this process, which end with it."""
-    context = table.context
-    claims = partial(
-        JobClaims,
-        table.store,
-        owner=ClaimOwner(host=context.host, pid=os.getpid(), worker_id=context.new_id()),
-        jobs_max=jobs_max,
-        renew_every_s=lease_of(table).total_seconds() / 3,
-    )
-    return claims() if watch is None else claims(room=watch.room, claimed=watch.claimed)
 
 
 def _in_order(
@@ -469,7 +451,7 @@ def _replaced(
             _log.info("compaction job %s was refused: %s", job.job_id, outcome)
             state = store.refresh()
             if not state.files.is_tracked(filename):
-                delete_output(filename, guard.files)
+                discard_files([filename], guard.files)
             yield CompactionJobResult(job=job, failure=outcome, transaction=state.number)
             continue
         yield CompactionJobResult(
@@ -478,15 +460,6 @@ def _replaced(
             rows_written=written.reference.row_count,
             transaction=outcome.number,
         )
-
-
-def delete_output(filename: str, files: Objects) -> None:
-    """Delete a file that no commit names, or leave it for the sweep of orphans."""
-    try:
-        files.delete([filename])
-        _log.info("deleted %s, which no commit names", filename)
-    except StorageFailed as failure:
-        _log.warning("%s is left for the sweep of orphans: %s", filename, failure)
 
 
 def _release(job: CompactionJob, store: StateStore) -> int:

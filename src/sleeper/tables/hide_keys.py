@@ -33,6 +33,7 @@ from sleeper.engine.processing.touched_runs import (
 )
 from sleeper.engine.reading.regions import row_groups
 from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.write_settings import write_settings
 from sleeper.errors import DataDamaged
 from sleeper.lookup.keys import key_rows
@@ -48,7 +49,6 @@ from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.deletes import DeleteRows
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.preconditions import LeavesUnchanged
-from sleeper.tables.compact import delete_output
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.write_out import CHUNK_ROWS, check_columns
@@ -110,7 +110,7 @@ class HiddenKeys:
                         output, kept, table.schema, table.arrow_schema, settings
                     )
                 if not written.row_count:  # a filter has left the others out
-                    delete_output(name, table.files)
+                    discard_files([name], table.files)
                     continue
                 self.references.append(written.reference(name, leaf.partition_id, table.schema))
             names = [each.filename for each in self.references]
@@ -141,8 +141,7 @@ class HiddenKeys:
 
     def discard(self) -> None:
         """Delete what was written, as it is certainly not in the table."""
-        for each in self.references:
-            delete_output(each.filename, self.table.files)
+        discard_files([each.filename for each in self.references], self.table.files)
         self.references.clear()
 
     def _unchanged(self) -> LeavesUnchanged:

@@ -16,7 +16,6 @@ Rules ING-1, ING-2, ING-5, ING-6 and ING-8.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -31,7 +30,7 @@ from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
 from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.engine.writing.write_settings import write_settings
-from sleeper.errors import BadRequest, StorageFailed
+from sleeper.errors import BadRequest
 from sleeper.html.values import NotebookHtml
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
@@ -42,8 +41,6 @@ from sleeper.state.table_state import CommittedJob, JobRecord, TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.unchanged_since import UnchangedSince
-
-_log = logging.getLogger(__name__)
 
 Commit = Callable[[UnchangedSince, AddFiles], TableState]
 """Commits new files if what they rely on holds."""
@@ -129,7 +126,7 @@ def ingest(
         intake.finish()
     except BaseException:
         intake.abandon()
-        _delete(leaf_files)
+        leaf_files.discard()
         raise
     result = IngestResult(
         rows_read=intake.rows_read,
@@ -215,7 +212,7 @@ def _commit(
 
     def discard() -> None:
         intake.abandon()
-        _delete(leaf_files)
+        leaf_files.discard()
 
     store, now = table.store, table.store.time()
     job = CommittedJob(
@@ -247,14 +244,6 @@ def commit_if_unchanged(table: OpenTable, condition: UnchangedSince, added: AddF
         return store.commit(added)
     relies_on = condition.under(added, store.refresh())
     return store.commit_group([*relies_on, added], together=True).of_all()
-
-
-def _delete(leaf_files: LeafFiles) -> None:
-    """Delete files that will not be committed; if that fails too, they stay as orphans."""
-    try:
-        leaf_files.delete_written()
-    except StorageFailed as failure:
-        _log.warning("files that will not be committed stay until a sweep: %s", failure)
 
 
 def _done_before(job_id: str, done: JobRecord) -> IngestResult:

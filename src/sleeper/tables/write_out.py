@@ -24,6 +24,7 @@ import pyarrow as pa
 from sleeper.engine.processing.known_keys import RowsWithoutKeys
 from sleeper.engine.reading.regions import row_groups
 from sleeper.engine.writing.data_file import write_data_file
+from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.write_settings import write_settings
 from sleeper.errors import (
     CommitContended,
@@ -44,8 +45,7 @@ from sleeper.model.ranges import Region
 from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.files import ReplaceFiles
-from sleeper.tables.claims import release_claims
-from sleeper.tables.compact import claims_of_run, delete_output
+from sleeper.tables.claims import claims_of_run, release_claims
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.push_down import push_down_references
 from sleeper.tables.read_rows import query_regions
@@ -193,8 +193,7 @@ def write_out(
         except CommitUnknown:
             raise  # the files may be in the table
         except BaseException as failure:
-            for each in written:
-                delete_output(each.transaction.output.filename, table.files)
+            discard_files([each.transaction.output.filename for each in written], table.files)
             if isinstance(failure, DataDamaged):  # or files were replaced, and deleted
                 _check_held(table.store.refresh(), claimed)
             raise
@@ -323,10 +322,10 @@ def _rewritten(
         try:
             gone = staying.gone(written.row_count)
         except BaseException:
-            delete_output(job.output, table.files)
+            discard_files([job.output], table.files)
             raise
     if not gone and not staying.always:
-        delete_output(job.output, table.files)
+        discard_files([job.output], table.files)
         return None
     reference = written.reference(job.output, job.partition_id, table.schema)
     output_reference = replace(reference, sequence=version.state.number)

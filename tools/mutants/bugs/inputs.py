@@ -297,8 +297,8 @@ BUGS = (
         name="aside-stays",
         breaks="Rows set aside stay though the commit has failed.",
         module="tables/ingest.py",
-        right="        intake.abandon()\n        _delete(leaf_files)\n\n",
-        wrong="        _delete(leaf_files)\n\n",
+        right="        intake.abandon()\n        leaf_files.discard()\n\n",
+        wrong="        leaf_files.discard()\n\n",
         tests=("tests/stories/test_rows_without_a_key.py",),
     ),
     Bug(

@@ -21,6 +21,7 @@ from sleeper.engine.processing.process import process
 from sleeper.engine.sorting.key_order import Groups
 from sleeper.engine.sorting.sort import SortSettings, sort_into_groups
 from sleeper.engine.writing.data_file import DataFileWriter
+from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.write_settings import WriteSettings
 from sleeper.model import paths
 from sleeper.model.files import FileReference
@@ -240,9 +241,9 @@ class LeafFiles:
                     counts[leaf.partition_id] = counts.get(leaf.partition_id, 0) + rows.num_rows
                 yield chunk
 
-    def delete_written(self) -> None:
+    def discard(self) -> None:
         """Delete every file that was written or begun, and will not be committed."""
-        self._files.delete(self._started)
+        discard_files(self._started, self._files)
 
     def open(
         self, partition_id: str, open_files: ExitStack, page_rows: int | None = None

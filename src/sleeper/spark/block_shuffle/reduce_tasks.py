@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from sleeper.engine.writing.leaf_files import (
     sorted_ranges,
 )
 from sleeper.engine.writing.write_settings import WriteSettings
-from sleeper.errors import StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
@@ -37,8 +35,6 @@ from sleeper.spark.block_shuffle.shuffle import (
     result_batch,
     use_one_thread,
 )
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +139,7 @@ def _write(arrived: ShuffledBlocks, settings: ReduceSettings) -> WrittenBucket |
                     return None
                 leaf_files.write_one_file_per_leaf([group])
     except BaseException:
-        try:
-            leaf_files.delete_written()
-        except StorageFailed as failure:
-            _log.warning("files that will not be committed stay until a sweep: %s", failure)
+        leaf_files.discard()
         raise
     return WrittenBucket(
         references=tuple(leaf_files.references),

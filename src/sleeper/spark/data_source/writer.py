@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from sleeper.engine.arrow_schema import check_columns, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sorting.sort import SortSettings
+from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.engine.writing.write_settings import WriteSettings
-from sleeper.errors import BadRequest, NullKeys, StorageFailed
+from sleeper.errors import BadRequest, NullKeys
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, leaf_groups
 from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import use_one_thread
 from sleeper.spark.data_source.open_table import SparkTable, TableFiles
 from sleeper.state.new_files import SweepGuard, add_files
@@ -36,8 +35,6 @@ from sleeper.state.table_state import CommittedJob
 
 _QUERY_ID = "sql.streaming.queryId"
 _NAME = "the DataFrame"
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +163,7 @@ def write_rows(plan: WritePlan, rows: object) -> TaskOutput:
         with closing(groups):
             leaf_files.write(plan.file_writing, plan.root_id, groups)
     except BaseException as error:
-        try:
-            leaf_files.delete_written()
-        except StorageFailed as failure:
-            _log.warning("files that will not be committed stay until a sweep: %s", failure)
+        leaf_files.discard()
         if isinstance(error, NullKeys):
             raise _refusal(error, intake.rows_read) from None
         raise
@@ -217,7 +211,7 @@ def commit_written(
         store=table.store,
         guard=guard,
         now=now,
-        discard=lambda: _delete(files, references),
+        discard=lambda: discard_files((each.filename for each in references), files),
         commit=table.commit_upsert if plan.upsert else None,
     )
     table.undo_commit_if_deleted()
@@ -232,7 +226,8 @@ def abort_written(table: TableFiles, messages: Sequence[Any]) -> None:
     if all(isinstance(message, TaskOutput) for message in messages):
         return
     written = [message for message in messages if isinstance(message, TaskOutput)]
-    _delete(table.files, [reference for each in written for reference in each.references])
+    names = [reference.filename for each in written for reference in each.references]
+    discard_files(names, table.files)
 
 
 def query_id() -> str | None:
@@ -240,14 +235,6 @@ def query_id() -> str | None:
     context = TaskContext.get()
     found = None if context is None else context.getLocalProperty(_QUERY_ID)
     return found or None
-
-
-def _delete(files: Objects, references: Sequence[FileReference]) -> None:
-    """Delete files that will not be committed; where that fails too, they are orphans."""
-    try:
-        files.delete(dict.fromkeys(reference.filename for reference in references))
-    except StorageFailed as failure:
-        _log.warning("files that will not be committed stay until a sweep: %s", failure)
 
 
 class TableWriter(DataSourceArrowWriter):
