@@ -303,8 +303,21 @@ class TransactionLogStateStore:
         return self._hold(copy.state)
 
     def _load(self) -> tuple[TableState, TableState]:
-        """Return the state of the newest readable snapshot, and the state at the log's end."""
+        """Return the state of the newest readable snapshot, and the state at the log's end.
+
+        A purge may write a newer snapshot meanwhile, and take keys out of entries before it.
+        """
         numbers = self.snapshots.numbers()
+        while True:
+            try:
+                return self._load_after(numbers)
+            except (DataDamaged, VersionNotFound):
+                newer = self.snapshots.numbers()
+                if newer[-1:] <= numbers[-1:]:
+                    raise
+                numbers = newer
+
+    def _load_after(self, numbers: Sequence[int]) -> tuple[TableState, TableState]:
         before, damage = self._snapshot(numbers)
         loaded = replay(before, self.log.read_after(before.number), self._schema)
         if numbers and loaded.number < numbers[-1]:

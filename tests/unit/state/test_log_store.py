@@ -315,6 +315,22 @@ class TestSnapshots:
         with pytest.raises(FormatTooNew):
             place.open().state()
 
+    def test_that_are_written_while_the_log_is_read_are_looked_for(self, place, monkeypatch):
+        """Given a purge that ends the versions before its snapshot, a new reader begins there."""
+        expected = contents(place.filled(4).state())
+        read_after = place.log.read_after
+
+        def purged_meanwhile(number):
+            monkeypatch.setattr(place.log, "read_after", read_after)
+            place.open().write_snapshot()
+            for old in place.log.entries:
+                place.log.entries[old] = b""
+            return read_after(number)
+
+        monkeypatch.setattr(place.log, "read_after", purged_meanwhile)
+
+        assert contents(place.open().state()) == expected
+
     def test_that_are_all_damaged_do_not_make_an_empty_table(self, place):
         """Their entries were deleted: better no answer than a wrong one."""
         place.filled(4, OFTEN)

@@ -17,6 +17,14 @@ TAKEN = ("tests/unit/tables/test_purge_turns.py",)
 
 BUGS = (
     Bug(
+        name="opened-while-versions-end",
+        breaks="A reader that lists snapshots before a purge writes one fails at entries of before.",
+        module="state/log_store.py",
+        right="                if newer[-1:] <= numbers[-1:]:",
+        wrong="                if newer:",
+        tests=("tests/unit/state/test_log_store.py",),
+    ),
+    Bug(
         name="old-versions-of-purged-rows",
         breaks="A bucket that keeps old versions has purged keys, and the proof does not say so.",
         module="storage/aws/old_versions.py",
