@@ -28,7 +28,7 @@ def test_keys_that_stand_in_one_entry_go_from_it(tmp_path, monkeypatch, place):
     table = new_table(tmp_path)
     for _ in range(3):  # the first and the last key of a file stand in its entry
         table.ingest(rows_of([ANN, ART, BOB]))
-    original, may_follow = ObjectTransactionLog.replace, turns._may_follow
+    original, is_over = ObjectTransactionLog.replace, turns._is_over
     went_on, others, proofs, replaced = threading.Event(), [], {}, []
 
     def purge(key):
@@ -46,13 +46,13 @@ def test_keys_that_stand_in_one_entry_go_from_it(tmp_path, monkeypatch, place):
         return original(log, number, before, after)
 
     def watched(*given):
-        may = may_follow(*given)
-        if not may:
+        over = is_over(*given)
+        if not over:
             went_on.set()
-        return may
+        return over
 
     monkeypatch.setattr(ObjectTransactionLog, "replace", slow)
-    monkeypatch.setattr(turns, "_may_follow", watched)
+    monkeypatch.setattr(turns, "_is_over", watched)
 
     purge(ANN)
     others[0].join(60)

@@ -162,6 +162,15 @@ class TestAtOnce:
 
         assert world.waited_s == 0
 
+    def test_another_purge_waits_for_a_process_that_its_own_purge_overtook(self, world):
+        """Given one that stands still and does not know it, what it read before counts no more."""
+        with turn_of(world.table(), "same") as still:
+            with turn_of(world.table(), "same"):
+                pass
+            with turn_of(world.table(), "other"), pytest.raises(CommitContended):
+                still.keep()
+            assert LEFT_AFTER_S <= world.waited_s <= LEFT_AFTER_S + 2
+
     def test_a_turn_that_is_renewed_is_not_left(self, world):
         """Given a turn of ten minutes with entries all the time, another purge still waits."""
         table = world.table()

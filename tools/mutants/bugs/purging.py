@@ -18,7 +18,7 @@ TAKEN = ("tests/unit/tables/test_purge_turns.py",)
 BUGS = (
     Bug(
         name="opened-while-versions-end",
-        breaks="A reader that lists snapshots before a purge writes one fails at entries of before.",
+        breaks="A reader that opens a table while a purge ends its versions fails.",
         module="state/log_store.py",
         right="                if newer[-1:] <= numbers[-1:]:",
         wrong="                if newer:",
@@ -132,9 +132,17 @@ BUGS = (
         name="purges-undo-each-other",
         breaks="A purge puts keys back into an entry that another has taken out of it.",
         module=TURNS,
-        right="        if newest is None or _may_follow(table, newest, purge_id):\n",
+        right="        if all(_is_over(table, each, purge_id) for each in turns):\n",
         wrong="        if True:\n",
         tests=("tests/stories/test_purges_at_once.py", "-k", "one_entry"),
+    ),
+    Bug(
+        name="overtaken-purge-is-not-waited-for",
+        breaks="A purge does not wait for a process that its own purge has overtaken.",
+        module=TURNS,
+        right="        files.delete([each.key for each in older if _is_over(self._table, each)])\n",
+        wrong="        files.delete([each.key for each in older])\n",
+        tests=TAKEN,
     ),
     Bug(
         name="one-turn-for-two-purges",

@@ -5,12 +5,13 @@ took its keys out would put them back. So whoever replaces entries has the newes
 
     <table id>/purging/<number>.json
 
-1. the next number is created, which one process can. If the newest turn has ended, is of the same
-   purge, which another process may go on with, or was not renewed for a minute, it may be followed
+1. the next number is created, which one process can. It waits for each turn that has not ended,
+   unless that is of the same purge, which another process may go on with, or was not renewed for a
+   minute. So it also waits for a process that was overtaken by its own purge, and may not know it
 2. whoever has it renews it while it works, and stops if it could not for half a minute, or if
    another turn follows
-3. it ends with the last entry. The object stays, so that no number is taken twice; older ones are
-   deleted
+3. it ends with the last entry. The object stays, so that no number is taken twice; older ones that
+   nobody has to wait for are deleted
 """
 
 from __future__ import annotations
@@ -69,11 +70,11 @@ class Turn:
             raise self._lost("this process has stood still for too long")
 
     def end(self) -> None:
-        """End it, and delete those before."""
+        """End it, and delete those before that are over."""
         files = self._table.files
         files.put(_key(self._number), _body(self._purge_id, ended=True))
-        older = [each.key for each in files.listing(TURNS) if _number(each) < self._number]
-        files.delete(older)
+        older = [each for each in files.listing(TURNS) if _number(each) < self._number]
+        files.delete([each.key for each in older if _is_over(self._table, each)])
 
     def _lost(self, why: str) -> CommitContended:
         return CommitContended(
@@ -94,9 +95,9 @@ def turn_of(table: OpenTable, purge_id: str) -> Iterator[Turn]:
     """
     clock, is_told = table.context.clock, False
     while True:
-        newest, begun_s = _newest(table), clock.ticks_s()
-        if newest is None or _may_follow(table, newest, purge_id):
-            number = 1 if newest is None else _number(newest) + 1
+        turns, begun_s = [*table.files.listing(TURNS)], clock.ticks_s()
+        if all(_is_over(table, each, purge_id) for each in turns):
+            number = 1 + max(map(_number, turns), default=0)
             if table.files.create(_key(number), _body(purge_id)):
                 break
             continue
@@ -113,17 +114,18 @@ def _newest(table: OpenTable) -> ObjectInfo | None:
     return max(table.files.listing(TURNS), key=_number, default=None)
 
 
-def _may_follow(table: OpenTable, newest: ObjectInfo, purge_id: str) -> bool:
-    body = table.files.read(newest.key)
+def _is_over(table: OpenTable, turn: ObjectInfo, purge_id: str | None = None) -> bool:
+    """Return whether a turn has ended, or was left, or is of a purge itself."""
+    body = table.files.read(turn.key)
     if body is None:
-        return False  # it was deleted meanwhile, so there is a newer one
+        return True  # it was deleted meanwhile, as there is a newer one
     try:
         known = json.loads(body)
         if known["ended"] or known["purgeId"] == purge_id:
             return True
     except (ValueError, TypeError, LookupError):
-        _log.warning("%s is not what a purge has stored", table.files.url(newest.key))
-    return table.store.time() - newest.modified > LEFT_AFTER
+        _log.warning("%s is not what a purge has stored", table.files.url(turn.key))
+    return table.store.time() - turn.modified > LEFT_AFTER
 
 
 def _body(purge_id: str, *, ended: bool = False) -> bytes:
