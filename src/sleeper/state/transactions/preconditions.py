@@ -9,6 +9,8 @@ from datetime import datetime
 from sleeper.errors import JobAlreadyCommitted, RowsChanged, TableChanged
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Region
+from sleeper.model.schema import Schema
+from sleeper.state.plans.key_conditions import single_keys
 from sleeper.state.table_state import TableState, Transaction
 
 
@@ -42,6 +44,39 @@ class LeavesUnchanged(Transaction):
                 raise TableChanged(f"files of leaf {leaf_id} were removed meanwhile")
             if _are_deleted_since(self.since, state.partition(leaf_id).region, state):
                 raise TableChanged(f"rows of leaf {leaf_id} were deleted meanwhile")
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Change nothing."""
+        return state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRowsMoved(Transaction):
+    """Is refused if rows of leaves may have got into new files; it changes nothing.
+
+    An upsert of many keys hides ranges, and writes what stays of them to new files. Who has read
+    the old files, and is to leave rows of them out, does not know the new ones.
+
+    Attributes:
+        since: The version of which files were read.
+        regions: Those of the leaves.
+        schema: The table's.
+
+    Raises (from `check`):
+        TableChanged: a range of keys was hidden there.
+    """
+
+    since: int
+    regions: tuple[Region, ...]
+    schema: Schema
+
+    def check(self, state: TableState) -> None:
+        """Check that no range of keys was hidden in the regions."""
+        for each in state.deletes:
+            if each.number <= self.since or single_keys(each.regions, self.schema) is not None:
+                continue
+            if any(region.overlaps(hidden) for hidden in each.regions for region in self.regions):
+                raise TableChanged(f"transaction {each.number} may have moved rows to new files")
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Change nothing."""
