@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import sleeper
 from sleeper.errors import CommitContended, DataDamaged
+from sleeper.state.change_feed import added_between
 from sleeper.tables import compact as compacting
 from sleeper.tables import hide_keys, upsert
 from sleeper.tables.hide_keys import HiddenKeys
@@ -104,6 +105,16 @@ class TestWays:
         assert {each.filename: each.row_count for each in table.references()}[written] == 1_999
         new = {*range(3_000, 7_000, 2)}
         check(table, {k: "new" if k in new else "old" for k in range(ROWS)})
+
+    def test_rows_that_are_written_again_are_not_told_as_new(self, table):
+        """Given a stream of what is added, and the history, they have the new rows alone."""
+        before, store = table.refresh(), table._current().store
+
+        done = table.upsert(rows(range(3_000, 7_000, 2), "new"))
+
+        added = [*added_between(store.log, table.schema, before, done.transaction)]
+        assert {each.filename for each in added} == {each.filename for each in done.files}
+        assert table.history()[0].rows_added == 2_000
 
     def test_blocks_of_rows_are_a_range_each(self, table):
         """Given ten blocks of keys, the rows between them stay where they are."""

@@ -1,6 +1,7 @@
 """The change feed of a table: the files with new rows that each transaction added.
 
 Compactions, splits and garbage collection add no file here: their rows were in the table before.
+So were those that an upsert writes again, as it hides a range around them.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _added_by(number: int, body: bytes, schema: Schema) -> Iterator[AddedFile]:
     entry = decode_entry(body, schema, f"entry {number} of the transaction log")
     row_counts: dict[str, int] = {}
     for transaction in entry.transactions:
-        if isinstance(transaction, AddFiles):
+        if isinstance(transaction, AddFiles) and transaction.are_new:
             for reference in transaction.references:
                 before = row_counts.get(reference.filename, 0)
                 row_counts[reference.filename] = before + reference.row_count

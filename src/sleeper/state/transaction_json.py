@@ -103,6 +103,8 @@ def _add_to_json(transaction: AddFiles, schema: Schema) -> dict[str, Any]:
         document["unreferencedFiles"] = list(transaction.unreferenced)
     if transaction.written_since is not None:
         document["writtenSince"] = time_to_json(transaction.written_since)
+    if not transaction.are_new:
+        document["newRows"] = False
     if transaction.job:
         document["job"] = {
             "jobId": transaction.job.job_id,
@@ -121,6 +123,7 @@ def _add_from_json(document: Document, schema: Schema) -> AddFiles:
         unreferenced=data_files_from_json(document, "unreferencedFiles", optional=True),
         job=None if job is None else _job_from_json(job),
         written_since=None if since is None else time_from_json(since),
+        are_new=read(document, "newRows", bool) if "newRows" in document else True,
     )
 
 

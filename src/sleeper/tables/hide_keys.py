@@ -136,7 +136,8 @@ class HiddenKeys:
             found.append(DeleteRows(regions=tuple(self.regions)))
         if self.references:
             added = tuple(self.references)
-            found.append(AddFiles(references=added, written_since=self.written_since))
+            since = self.written_since
+            found.append(AddFiles(references=added, written_since=since, are_new=False))
         return found
 
     def discard(self) -> None:

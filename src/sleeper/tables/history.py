@@ -196,8 +196,9 @@ def _changes(transaction: Transaction, number: int, removed: RemovedRows) -> _Ch
     match transaction:
         case files.AddFiles(references=references, unreferenced=unreferenced, job=job):
             names = {reference.filename for reference in references}
+            rows = sum(reference.row_count for reference in references)
             return _Changes(
-                rows_added=sum(reference.row_count for reference in references),
+                rows_added=rows if transaction.are_new else 0,
                 files_added=len(names) + len(unreferenced),
                 job_ids=() if job is None else (job.job_id,),
             )

@@ -90,6 +90,7 @@ def additions(draw):
         unreferenced=waiting,
         job=draw(st.none() | jobs),
         written_since=draw(MAYBE_TIMES),
+        are_new=draw(st.booleans()),
     )
 
 

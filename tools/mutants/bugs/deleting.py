@@ -139,6 +139,22 @@ BUGS = (
         tests=(*WHERE, "-k", "meet_the_condition"),
     ),
     Bug(
+        name="rows-written-again-meanwhile-stay",
+        breaks="A deletion leaves rows that an upsert has written to a new file meanwhile.",
+        module="tables/write_out.py",
+        right="[*checks, *beside(claimed), *files]",
+        wrong="[*beside(claimed), *files]",
+        tests=(*WHERE, "-k", "writes_again"),
+    ),
+    Bug(
+        name="files-on-halves-of-a-leaf-are-read",
+        breaks="Rows that came to a leaf, which was split then, are written into it once more.",
+        module="tables/write_out.py",
+        right="    files = FileReferences.empty().changed(added=inputs, at=state.at)\n",
+        wrong="    files = state.files\n",
+        tests=(*WHERE, "-k", "divided"),
+    ),
+    Bug(
         name="rows-deleted-where-that-came-meanwhile",
         breaks="Rows that are added while leaves are written are written too, and are there twice.",
         module="tables/write_out.py",

@@ -134,6 +134,8 @@ class AddFiles(Transaction):
         job: Recorded with the files, so that the same job adds nothing when it runs again.
         written_since: No file was written before this time, by the storage's clock; None in
             entries of older versions.
+        are_new: Whether the rows of the files are new. Where the same entry hides a range of keys,
+            rows of it that stay are in files that are not.
 
     Raises (from `check`):
         JobAlreadyCommitted: the job was committed before, with its files.
@@ -147,6 +149,7 @@ class AddFiles(Transaction):
     unreferenced: tuple[str, ...] = ()
     job: CommittedJob | None = None
     written_since: datetime | None = None
+    are_new: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "references", _as_given(self.references))
