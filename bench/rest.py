@@ -12,11 +12,7 @@ import argparse
 import http.client
 import json
 import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 import sleeper
+from bench.server_process import server_process
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("text", pa.string())])
 LOOK_UPS = 500
@@ -68,20 +65,11 @@ def made(row_count: int) -> pa.Table:
 @contextmanager
 def running(instance: str) -> Iterator[tuple[str, float]]:
     """Run a server; its URL, and the seconds until it answered."""
-    command = [sys.executable, "-m", "sleeper", "server", "start", "--listen", "127.0.0.1:0"]
-    environment = {**os.environ, "SLEEPER_INSTANCE": instance}
+    arguments = ["-m", "sleeper", "server", "start", "--listen", "127.0.0.1:0"]
     started = perf_counter()
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            found = None
-            while found is None:
-                line = server.stderr.readline()
-                assert line, "the server ended"
-                found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            ask(found[0], "GET", "/sleeper/health")
-            yield found[0], perf_counter() - started
-        finally:
-            server.send_signal(signal.SIGTERM)
+    with server_process(arguments, {**os.environ, "SLEEPER_INSTANCE": instance}) as (_, url):
+        ask(url, "GET", "/sleeper/health")
+        yield url, perf_counter() - started
 
 
 def ask(url: str, method: str, path: str, body: str | None = None) -> bytes:

@@ -15,11 +15,7 @@ import argparse
 import http.client
 import json
 import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,6 +27,7 @@ import pyarrow as pa
 
 import sleeper
 from bench.random_rows import SCHEMA, rows
+from bench.server_process import server_process
 
 ROWS = 200_000
 ROUNDS = 3
@@ -106,18 +103,8 @@ def _running(
 ) -> Iterator[tuple[int, http.client.HTTPConnection]]:
     """Run a server; its process and a connection to it."""
     environment = {**os.environ, "SLEEPER_INSTANCE": instance, "PYTHONPATH": str(tree / "src")}
-    with subprocess.Popen(
-        [sys.executable, *command], env=environment, stderr=subprocess.PIPE, text=True
-    ) as server:
-        try:
-            found = None
-            while found is None:
-                line = server.stderr.readline()
-                assert line, "the server ended"
-                found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            yield server.pid, http.client.HTTPConnection(urlsplit(found[0]).netloc)
-        finally:
-            server.send_signal(signal.SIGTERM)
+    with server_process(command, environment) as (process, url):
+        yield process, http.client.HTTPConnection(urlsplit(url).netloc)
 
 
 def _in_turn(

@@ -61,7 +61,7 @@ from sleeper.tables.ingest import (
 )
 from sleeper.tables.on_spark import spark_session
 from sleeper.tables.open_table import OpenTable
-from sleeper.tables.unchanged_since import UnchangedSince
+from sleeper.tables.unchanged_since import UnchangedSince, check_committed_here
 from sleeper.tables.upsert import commit_upsert
 from sleeper.tables.upsert import upsert as upsert_rows
 
@@ -171,8 +171,7 @@ def bulk_import(
     )
     if upsert:
         _check_upsert(table, request)
-    if if_unchanged_since is not None and send_commit is not None:
-        raise BadRequest("leave out if_unchanged_since: a committer commits whatever has changed")
+    check_committed_here(if_unchanged_since, send_commit)
     if wrong := [f"{name} {reason}" for name, reason in setting_failures(request.conf)]:
         raise BadRequest("; ".join(wrong))
     if request.csv is not None and _is_frame(data):

@@ -40,7 +40,7 @@ from sleeper.state.new_files import SweepGuard, add_files, request_files
 from sleeper.state.table_state import CommittedJob, JobRecord, TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.open_table import OpenTable
-from sleeper.tables.unchanged_since import UnchangedSince
+from sleeper.tables.unchanged_since import UnchangedSince, check_committed_here
 
 Commit = Callable[[UnchangedSince, AddFiles], TableState]
 """Commits new files if what they rely on holds."""
@@ -97,8 +97,7 @@ def ingest(
         BadRequest: a committer is asked to commit if nothing has changed.
         RowsChanged: a leaf that gets rows has changed since. Nothing was added.
     """
-    if send_commit is not None and if_unchanged_since is not None:
-        raise BadRequest("leave out if_unchanged_since: a committer commits whatever has changed")
+    check_committed_here(if_unchanged_since, send_commit)
     rows_aside = path_aside(set_aside)
     clock = table.context.clock
     started = clock.now()

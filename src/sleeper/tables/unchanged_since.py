@@ -34,6 +34,16 @@ def checked_transaction(number: object) -> int:
     return number
 
 
+def check_committed_here(if_unchanged_since: object, send_commit: object) -> None:
+    """Check that nobody else is asked to commit what relies on a version.
+
+    Raises:
+        BadRequest: a committer is.
+    """
+    if send_commit is not None and if_unchanged_since is not None:
+        raise BadRequest("leave out if_unchanged_since: a committer commits whatever has changed")
+
+
 @dataclass(frozen=True, slots=True)
 class UnchangedSince:
     """A version that a commit relies on.

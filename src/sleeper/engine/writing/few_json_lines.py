@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from sleeper.engine.python_values import python_values
+
 FEW_ROWS: Final = 32
 """So many rows of four columns take Python as long as polars takes to begin."""
 
@@ -33,7 +35,7 @@ def few_json_lines(batch: pa.RecordBatch) -> bytes | None:
         if write is None:
             return None
         try:
-            values = _in_utc(column).to_pylist()
+            values = python_values(column)
         except (ValueError, OverflowError):  # a time that Python has not
             return None
         name = _text(field.name)
@@ -46,12 +48,6 @@ def _writer(kind: pa.DataType) -> _Write | None:
     if pa.types.is_integer(kind):
         return str
     return _decimal if pa.types.is_decimal128(kind) else _WRITERS.get(kind)
-
-
-def _in_utc(column: pa.Array) -> pa.Array:
-    """Return instants as a clock shows them in UTC: for a zone Arrow would load pandas."""
-    is_zoned = getattr(column.type, "tz", None) is not None
-    return column.cast(pa.int64()).cast(pa.timestamp("us")) if is_zoned else column
 
 
 def _text(value: str) -> str:
@@ -83,7 +79,7 @@ def _local(value: datetime) -> str:
 
 
 def _utc(value: datetime) -> str:
-    return f'"{value.isoformat("T", _digits(value))}+00:00"'
+    return f'"{value.isoformat("T", _digits(value))}"'
 
 
 def _digits(value: time | datetime) -> str:
