@@ -53,6 +53,9 @@ class TransactionLogContract:
 
         assert [number for number, _ in log.read_after(0)] == list(range(1, 13))
         assert list(log.read_after(10)) == [(11, b"entry 11"), (12, b"entry 12")]
+        for last in (1, 2, 7, 12):
+            assert [number for number, _ in log.read_after(0, up_to=last)] == [*range(1, last + 1)]
+        assert list(log.read_after(9, up_to=11)) == [(10, b"entry 10"), (11, b"entry 11")]
         assert list(log.read_after(12)) == []
 
     def test_an_entry_is_replaced_where_it_is_the_one_that_was_read(self, log):

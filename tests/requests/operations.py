@@ -224,6 +224,15 @@ def _publish(name: str, *, is_first: bool = False) -> Callable[[World], Callable
     return prepare
 
 
+def _history(world: World) -> Callable[[], Any]:
+    table = world.opened("log of 500")
+
+    def run() -> None:
+        assert len(table.history(50)) == 50
+
+    return run
+
+
 OPERATIONS: Final = (
     Operation(
         name="open an instance, a table and the first key",
@@ -357,6 +366,12 @@ OPERATIONS: Final = (
         prepare=_range("128 row groups", 0, ROWS),
         requests=3,
         round_trips=1,
+    ),
+    Operation(
+        name="history of the last 50 transactions of 500",
+        prepare=_history,
+        requests=52,
+        round_trips=4,
     ),
     Operation(
         name="ingest of one row",

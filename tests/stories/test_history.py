@@ -92,12 +92,33 @@ class TestHistory:
 
         assert sum(removed) == 3 * (2 + 3 + 4 + 5)
 
+    def test_of_the_last_compaction_alone_replays_nothing(self, table, monkeypatch):
+        """Given files that earlier entries added, then the compaction's own entry says all."""
+        table.ingest(rows("a", "x", "y"))
+        table.ingest(rows("a", "z"))
+        table.compact(all_files=True)
+        table.collect_garbage(force=True)
+        table.reinitialise()
+        monkeypatch.setattr(log_history, "replay", lambda *_: pytest.fail("replayed"))
+
+        emptied, collected, second, first = table.history(4)
+
+        assert (emptied.rows_removed, emptied.files_removed) == (5, 2)
+        assert collected.kinds == ("garbage deleted",)
+        assert (first.rows_removed + second.rows_removed, first.files_removed) == (5, 2)
+
+    @pytest.mark.parametrize("are_recorded", [True, False], ids=["now", "earlier versions"])
     @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
     @pytest.mark.parametrize("limit", [1, 4, 7, None])
     def test_counts_removed_rows_as_the_states_before_do(
-        self, tmp_path, limit, at_once, monkeypatch
+        self, tmp_path, limit, at_once, are_recorded, monkeypatch
     ):
-        """Given compactions of older files, moved references, merges and an emptied table."""
+        """Given compactions of older files, moved references, merges and an emptied table.
+
+        Entries of earlier versions do not say how many rows they removed.
+        """
+        if not are_recorded:
+            monkeypatch.setattr(ReplaceFiles, "recorded", lambda change, state: change)
         monkeypatch.setattr(log_history, "_READ_AT_ONCE", at_once)
         made = sleeper.connect(tmp_path / "other", create=True)
         table = made.create_table(

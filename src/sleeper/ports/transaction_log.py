@@ -35,10 +35,15 @@ class TransactionLog(Protocol):
         """Return the body of entry `number`, or None if there is none."""
         ...
 
-    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield (number, body) of every entry after `number`, in order, without gaps.
 
         If there is none, this costs one read.
+
+        Args:
+            number: The entry before the first one.
+            up_to: The last entry that is wanted; one that is there, so that a log whose reads are
+                requests sends many at once from the first.
         """
         ...
 
@@ -115,9 +120,9 @@ class LogAround:
         """Read an entry."""
         return self._log.read(number)
 
-    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read the entries after one."""
-        return self._log.read_after(number)
+        return self._log.read_after(number, up_to=up_to)
 
     def stored_at(self, number: int) -> datetime | None:
         """Ask when an entry was stored."""

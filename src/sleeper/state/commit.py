@@ -223,6 +223,6 @@ def _apply_each(
             continue
         refusals.append(None)
         if applied is not state:
-            accepted.append(transaction)
+            accepted.append(transaction.recorded(state))
             state = applied
     return state, tuple(accepted), tuple(refusals)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import islice
 from threading import Lock
 
 from sleeper.errors import BadRequest, DataDamaged, ObjectNotFound, VersionNotFound
@@ -199,7 +199,7 @@ class TransactionLogStateStore:
     def _version(self, number: int, newest: TableState) -> TableState:
         """Return the state after a transaction, even if its files were deleted."""
         before, _ = self._snapshot(self.snapshots.numbers(), up_to=number)
-        entries = takewhile(lambda entry: entry[0] <= number, self.log.read_after(before.number))
+        entries = self.log.read_after(before.number, up_to=number)
         found = before if before.number == number else replay(before, entries, self._schema)
         if found.number != number:
             raise VersionNotFound(

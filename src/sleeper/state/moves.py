@@ -36,7 +36,7 @@ class MovedLog(LogAround):
         """Read an entry; None if it is from before the move."""
         return self._log.read(number) if number >= self._here.number else None
 
-    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read the entries after one.
 
         Raises:
@@ -44,7 +44,7 @@ class MovedLog(LogAround):
         """
         if number < self._here.number - 1:
             raise version_left_behind(number + 1, self._here)
-        return self._log.read_after(number)
+        return self._log.read_after(number, up_to=up_to)
 
     def stored_at(self, number: int) -> datetime | None:
         """Ask when an entry was stored; unknown if it is from before the move."""

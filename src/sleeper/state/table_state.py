@@ -241,6 +241,13 @@ class Transaction(ABC):
             CommitRefused: the state forbids the change. No other error is possible.
         """
 
+    def recorded(self, state: TableState) -> Self:
+        """Return the change as its entry has it, with what only the state before it tells.
+
+        `state` has been checked. What is added is for readers of the log: `fold` ignores it.
+        """
+        return self
+
     @abstractmethod
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Return the state after this change, without checking it.

@@ -170,6 +170,8 @@ def _replace_to_json(transaction: ReplaceFiles, schema: Schema) -> dict[str, Any
     }
     if transaction.task_id is not None:
         document |= {"taskId": transaction.task_id, "jobRunId": transaction.run_id}
+    if transaction.rows_removed is not None:
+        document["rowsRemoved"] = transaction.rows_removed
     return document
 
 
@@ -180,7 +182,24 @@ def _replace_from_json(document: Document, schema: Schema) -> ReplaceFiles:
         output=reference_from_json(read(document, "newReference", dict)),
         task_id=read_optional_text(document, "taskId"),
         run_id=read_optional_text(document, "jobRunId"),
+        rows_removed=_optional_count(document, "rowsRemoved"),
     )
+
+
+def _clear_to_json(transaction: ClearFiles, schema: Schema) -> dict[str, Any]:
+    counts = {"rowsRemoved": transaction.rows_removed, "filesRemoved": transaction.files_removed}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _clear_from_json(document: Document, schema: Schema) -> ClearFiles:
+    return ClearFiles(
+        rows_removed=_optional_count(document, "rowsRemoved"),
+        files_removed=_optional_count(document, "filesRemoved"),
+    )
+
+
+def _optional_count(document: Document, name: str) -> int | None:
+    return read(document, name, int) if name in document else None
 
 
 def _push_to_json(transaction: SplitFileReferences, schema: Schema) -> dict[str, Any]:
@@ -258,7 +277,7 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
             owner=owner_from_json(document["owner"]) if "owner" in document else None,
         ),
     ),
-    "CLEAR_FILES": (ClearFiles, lambda _, __: {}, lambda _, __: ClearFiles()),
+    "CLEAR_FILES": (ClearFiles, _clear_to_json, _clear_from_json),
     "DELETE_FILES": (
         DeleteFiles,
         lambda transaction, _: {"filenames": list(transaction.filenames)},

@@ -124,7 +124,7 @@ class CheckedTransactionLog(LogAround):
         self._checks.before_commit()
         return self._log.writer_lock(meanwhile)
 
-    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read entries until there is none; first read the last known one again, once.
 
         Raises:
@@ -132,7 +132,7 @@ class CheckedTransactionLog(LogAround):
         """
         if self._checks.read_back:
             self._confirm(number)
-        for found, body in self._log.read_after(number):
+        for found, body in self._log.read_after(number, up_to=up_to):
             self._remember(_Entry(found, _digest(body)))
             yield found, body
 
@@ -300,7 +300,7 @@ class FollowedLog(LogAround):
         self._remember(number, body)
         return True
 
-    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read entries until there is none, and compare the last one that was seen before.
 
         Raises:
@@ -308,7 +308,7 @@ class FollowedLog(LogAround):
             DataDamaged: it is not there, but a later snapshot is.
         """
         check = self._begin_check(number)
-        entries = self._log.read_after(number)
+        entries = self._log.read_after(number, up_to=up_to)
         next_entry = next(entries, None)
         check()
         if next_entry is None:

@@ -7,6 +7,7 @@ and one that notices when the instance was moved or replaced.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -62,21 +63,23 @@ class ObjectTransactionLog:
         """Read one object."""
         return self.objects.read(self.key(number))
 
-    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read objects in order until there is none; where they are remote, several at once.
 
-        Usually there is no new entry, so one is read first, then twice as many each time. Of those
+        Usually there is no new entry, so one is read first, then twice as many each time; with
+        `up_to` as many at once as there may be, and none beyond it. Of those
         that are read at once a later one may be there and an earlier one not, if they were created
         meanwhile: the earlier one is then read again.
         """
+        last = sys.maxsize if up_to is None else up_to
         if not self.objects.is_remote:
-            while (body := self.read(number + 1)) is not None:
+            while number < last and (body := self.read(number + 1)) is not None:
                 number += 1
                 yield number, body
             return
-        at_once = 1
-        while True:
-            numbers = range(number + 1, number + at_once + 1)
+        at_once = 1 if up_to is None else _READS_AT_ONCE
+        while number < last:
+            numbers = range(number + 1, min(number + at_once, last) + 1)
             answers = iter([self.objects.beside(partial(self.read, each)) for each in numbers])
             for answer in answers:
                 body = answer()

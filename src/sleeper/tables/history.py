@@ -3,9 +3,9 @@
     1. entries of the log are read, a hundred at a time
     2. each entry is described: what it did, and the rows and files that it added and removed
 
-The log does not say how many rows a compaction read, or a table had when it was emptied. The files
-of a compaction are mostly added by an entry not long before; only otherwise entries are replayed,
-which takes far longer than to read them.
+An entry says how many rows a compaction read, or a table had when it was emptied, except those of
+earlier versions. The files of a compaction are mostly added by an entry not long before; only
+otherwise entries are replayed, which takes far longer than to read them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Final
 
 from sleeper.errors import BadRequest, DataDamaged, VersionNotFound
@@ -202,20 +202,23 @@ def _changes(transaction: Transaction, number: int, removed: RemovedRows) -> _Ch
                 files_added=len(names) + len(unreferenced),
                 job_ids=() if job is None else (job.job_id,),
             )
-        case files.ReplaceFiles(job_id=job_id, inputs=inputs, output=output):
+        case files.ReplaceFiles(job_id=job_id, inputs=inputs, output=output, rows_removed=recorded):
             names = {*inputs}
+            if recorded is None:
+                recorded = removed.of_files(names, output.partition_id, number)
             return _Changes(
                 rows_added=output.row_count,
-                rows_removed=removed.of_files(names, output.partition_id, number),
+                rows_removed=recorded,
                 files_added=1,
                 files_removed=len(names),
                 job_ids=(job_id,),
             )
         case files.DeleteFiles(filenames=filenames):
             return _Changes(files_removed=len(filenames))
-        case files.ClearFiles():
-            rows, file_count = removed.of_all(number)
-            return _Changes(rows_removed=rows, files_removed=file_count)
+        case files.ClearFiles(rows_removed=recorded, files_removed=file_count):
+            if recorded is None or file_count is None:
+                recorded, file_count = removed.of_all(number)
+            return _Changes(rows_removed=recorded, files_removed=file_count)
     return _Changes()
 
 
@@ -227,7 +230,7 @@ def read_entries(
     Raises:
         DataDamaged: one is missing, or cannot be read.
     """
-    read = takewhile(lambda entry: entry[0] <= last, log.read_after(first - 1))
+    read = log.read_after(first - 1, up_to=last)
     entries = [(number, _entry(number, body, schema)) for number, body in read]
     numbers = [number for number, _ in entries]
     for expected in range(first, last + 1):
@@ -270,15 +273,14 @@ class StatesBefore:
             raise VersionNotFound(
                 f"the table's state before transaction {number} is no longer kept"
             )
-        entries = self._log.read_after(self._state.number) if self._state.number < wanted else ()
-        self._state = replay(
-            self._state, takewhile(lambda entry: entry[0] <= wanted, entries), self._schema
-        )
+        if self._state.number < wanted:
+            entries = self._log.read_after(self._state.number, up_to=wanted)
+            self._state = replay(self._state, entries, self._schema)
         return self._state
 
 
 class RemovedRows:
-    """The rows that some entries removed.
+    """The rows that some entries removed that do not say it themselves.
 
     Args:
         entries: The entries, without a gap.

@@ -53,6 +53,15 @@ def append(log, *numbers):
         log.objects.create(log.key(number), b"%d" % number)
 
 
+def test_entries_up_to_one_that_is_there_are_sent_for_at_once(log):
+    """Given that the last 50 of 100 are wanted, then no request is for another one."""
+    append(log, *range(1, 101))
+
+    assert [number for number, _ in log.read_after(50, up_to=100)] == [*range(51, 101)]
+
+    assert log.objects.groups == [32, 18]
+
+
 @pytest.mark.parametrize("entries", [0, 1, 2, 3, 10, 100])
 def test_all_entries_are_read_in_order(log, entries):
     """Given so many entries, then all come, each once and with its number."""

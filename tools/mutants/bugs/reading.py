@@ -283,4 +283,12 @@ BUGS = (
         wrong="True",
         tests=("tests/stories/test_history.py",),
     ),
+    Bug(
+        name="rows-removed-not-recorded",
+        breaks="Entries do not say how many rows a compaction removes, and history replays.",
+        module="state/commit.py",
+        right="            accepted.append(transaction.recorded(state))\n",
+        wrong="            accepted.append(transaction)\n",
+        tests=("tests/stories/test_history.py",),
+    ),
 )

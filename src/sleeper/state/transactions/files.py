@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from sleeper.errors import (
     FileAlreadyExists,
@@ -204,6 +204,8 @@ class ReplaceFiles(Transaction):
         output: The reference to the file it wrote; it becomes unclaimed.
         task_id: The task that ran it, for the job tracker; given with `run_id`, or neither.
         run_id: The run of the job, for the job tracker.
+        rows_removed: Rows of the partition that the inputs had, by their references; None until it
+            is committed, and in entries of earlier versions.
 
     Raises:
         NewReferenceSameAsOldReference: the output has the name of an input.
@@ -221,6 +223,7 @@ class ReplaceFiles(Transaction):
     output: FileReference
     task_id: str | None = None
     run_id: str | None = None
+    rows_removed: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         (output,) = _as_given([self.output])
@@ -245,6 +248,12 @@ class ReplaceFiles(Transaction):
                 f"compaction job {self.job_id!r} wrote {self.output.filename!r}, which is in the "
                 f"table already: {state.whereabouts(self.output.filename)}. Leave that file alone."
             )
+
+    def recorded(self, state: TableState) -> Self:
+        """Return the compaction with the rows that it takes out."""
+        partition_id = self.output.partition_id
+        inputs = [_reference(state, name, partition_id) for name in dict.fromkeys(self.inputs)]
+        return replace(self, rows_removed=sum(each.row_count for each in inputs))
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Replace the inputs by the output."""
@@ -399,10 +408,22 @@ class ClearFiles(Transaction):
     """Removes every file, and the records of the jobs that wrote them (rule STS-2).
 
     Records of jobs are removed too, so that a cleared table can be loaded again under the same ids.
+
+    Attributes:
+        rows_removed: Rows that the table had; None as in `ReplaceFiles`.
+        files_removed: Files that it had, with those that no partition references.
     """
+
+    rows_removed: int | None = field(default=None, compare=False)
+    files_removed: int | None = field(default=None, compare=False)
 
     def check(self, state: TableState) -> None:
         """Refuse nothing."""
+
+    def recorded(self, state: TableState) -> Self:
+        """Return the change with the rows and files that it removes."""
+        rows = sum(each.rows for each in state.files.totals().values())
+        return replace(self, rows_removed=rows, files_removed=state.files.file_count)
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Remove all files and all jobs."""

@@ -96,17 +96,21 @@ class DynamoTransactionLog:
         item = self.tables.get(LOG, self._key(number))
         return None if item is None else self._body(number, item)
 
-    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+    def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read items by one query, a page in memory, until a number is missing.
 
         Raises:
             ObjectNotFound: there is no DynamoDB table, or no entry at all, and the log is not new.
         """
         begins = self.is_new and number < self.first
+        condition, wanted = "> :after", {":after": {"N": str(number)}}
+        if up_to is not None:
+            condition = "BETWEEN :first AND :last"
+            wanted = {":first": {"N": str(number + 1)}, ":last": {"N": str(up_to)}}
         items = self.tables.query(
             LOG,
-            "TABLE_ID = :table AND TRANSACTION_NUMBER > :after",
-            {":table": {"S": self.table_id}, ":after": {"N": str(number)}},
+            f"TABLE_ID = :table AND TRANSACTION_NUMBER {condition}",
+            {":table": {"S": self.table_id}, **wanted},
             must_exist=not begins,
         )
         try:
