@@ -157,7 +157,12 @@ class TestOptions:
             (
                 b"id;price\n1;1.5\n",
                 {"separator": ";", "decimal_point": ","},
-                "row 2, column 'price'",
+                "row 2, column 'price': '1.5' is not",
+            ),
+            (
+                b"id;price\n1;1.234,50\n",
+                {"separator": ";", "decimal_point": ","},
+                "'1.234,50' is not a value of .*: it has '.' between thousands",
             ),
             (b"id,city\n1,'x\n", {"quote": "'"}, "odd number of quotes"),
             (b"1,x\n2,y\n", {"header": False, "column_names": ["id", "city", "day"]}, "Expected 3"),

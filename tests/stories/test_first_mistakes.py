@@ -306,6 +306,8 @@ def test_times_are_compared_with_times(instance, table, condition, rows):
         (("describe", "orders"), "Did you mean 'sleeper table show'?"),
         (("load", "orders", "a.csv"), "Did you mean 'sleeper ingest'?"),
         (("count", "orders"), "Did you mean 'sleeper query TABLE --count'?"),
+        (("help",), "Did you mean 'sleeper --help'?"),
+        (("status",), "Did you mean 'sleeper report tables'?"),
         (("alter", "orders"), "Did you mean 'sleeper table alter'?"),
         (("table", "split", "orders"), "Did you mean 'sleeper split'?"),
         (("query", "orders", "--output", "x.xlsx"), "or a name that ends in .parquet, .csv"),

@@ -128,6 +128,9 @@ def test_csv_of_others_has_options(instance, files):
         ("h.csv", b"id,n,n\n1,2,3\n", r"more than one column named \['n'\]"),
         ("i.csv", b"ID,n\n1,2\n", r"\['id'\] are not among .*did you mean 'ID'\?\)$"),
         ("j.json", b'{"id": 1, "": 2}', "column 2 of .* has no name$"),
+        ("k.json", b'{"id": 1}\n{"id": "x"}\n', "row 2: field 'id' must be .* No table was made.$"),
+        ("l.csv", b"", "Empty CSV file. No table was made.$"),
+        ("m.parquet", b"PAR1", "cannot be read as Parquet: .* No table was made"),
     ],
 )
 def test_a_file_that_is_written_otherwise_is_refused_with_what_would_fit(
@@ -354,6 +357,42 @@ def test_numbers_with_a_decimal_comma_are_told(instance, tmp_path, caplog):
     assert "column 'price'" in told
     assert "such as '3,20'" in told
     assert "--decimal-point ," in told
+
+
+@pytest.mark.parametrize(
+    ("texts", "point", "told"),
+    [
+        (["7", "1,234.50", ""], ".", "such as '1,234.50': write the numbers without"),
+        (["12,5", "-1.234.567,50"], ",", "such as '-1.234.567,50'"),
+        (["1 234", "1 234 567"], ".", "such as '1 234'"),
+        (["1,234", "2,000"], ".", "give the frame. If it is a decimal comma, give decimal_point"),
+        (["1,234", "3,20"], ".", "its values have commas, such as '1,234'"),
+        (["1,234.50", "soon", "7"], ".", None),
+        (["10.0.0.1", "1,23,456.0"], ".", None),
+    ],
+)
+def test_numbers_with_separated_thousands_are_told(instance, tmp_path, caplog, texts, point, told):
+    """Given a column of numbers, some with a sign between thousands, then a warning says it once."""
+    path = tmp_path / "a.csv"
+    path.write_text("id;n\n" + "".join(f"{at};{text}\n" for at, text in enumerate(texts)))
+
+    csv = {"separator": ";", "decimal_point": point}
+    instance.create_table("t", path, row_keys=["id"], csv=csv)
+
+    assert [told in each.getMessage() for each in caplog.records] == [True] * (told is not None)
+
+
+def test_columns_without_a_value_are_told(instance, tmp_path, caplog):
+    """Given a header alone, or a column of nulls, then a warning says that they are text."""
+    (tmp_path / "a.csv").write_text("id,n\n")
+    (tmp_path / "b.csv").write_text("id,n,m\n1,2,\n2,3,\n")
+
+    for name in ("a", "b"):
+        instance.create_table(name, tmp_path / f"{name}.csv", row_keys=["id"])
+
+    told = [each.getMessage() for each in caplog.records]
+    assert ["columns ['id', 'n'] of" in told[0], "columns ['m'] of" in told[1]] == [True, True]
+    assert "write the schema yourself" in told[1]
 
 
 def test_zeros_that_numbers_begin_with_are_told(tmp_path, caplog):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 import pyarrow as pa
@@ -237,18 +237,20 @@ def check_columns(
     """
     refuse_duplicates(given, origin, InputSchemaMismatch)
     missing = [f.name for f in arrow_schema if not f.nullable and f.name not in given.names]
+    extra = [name for name in given.names if name not in arrow_schema.names]
     if missing:
         raise InputSchemaMismatch(
             f"{origin} lacks required columns {missing}; it has {given.names}"
+            f"{_rename_advice(_misspelt(extra, missing))}"
         )
-    extra = [name for name in given.names if name not in arrow_schema.names]
+    misspelt = [*_misspelt(extra, [n for n in arrow_schema.names if n not in given.names])]
     if extra and not ignore_extra_columns:
         raise InputSchemaMismatch(
             f"{origin} has columns {extra} that the table does not have; leave them out, or give "
             "ignore_extra_columns=True (on the command line --ignore-extra-columns). The table has "
-            f"{arrow_schema.names}"
+            f"{arrow_schema.names}{_rename_advice(misspelt)}"
         )
-    for name, near in _misspelt(extra, [n for n in arrow_schema.names if n not in given.names]):
+    for name, near in misspelt:
         raise InputSchemaMismatch(
             f"{origin} has no column {name!r}, but a column {near!r}, which the table does not "
             f"have: is {name!r} misspelt? Rename it. If it is another column, leave it out of the "
@@ -276,6 +278,15 @@ def _misspelt(extra: Sequence[str], missing: Sequence[str]) -> Iterator[tuple[st
         for near in get_close_matches(wanted, plain, cutoff=_NEAR):
             if near == wanted or re.sub(r"\d", "", near) != re.sub(r"\d", "", wanted):
                 yield name, plain[near]
+
+
+def _rename_advice(misspelt: Iterable[tuple[str, str]]) -> str:
+    pairs = [f"{near!r} to {name!r}" for name, near in misspelt]
+    return (
+        f". If a name is misspelt, rename {', '.join(pairs)}: case and spaces count"
+        if pairs
+        else ""
+    )
 
 
 def _letters(name: str) -> str:

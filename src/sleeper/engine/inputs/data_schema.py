@@ -7,6 +7,7 @@ refuses it by row and column.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
@@ -35,11 +36,13 @@ from sleeper.engine.inputs.text_files import (
     refuse_other_separator,
     warn_of_types,
 )
-from sleeper.errors import BadRequest, SchemaInvalid
+from sleeper.errors import BadRequest, InputSchemaMismatch, InputUnreadable, SchemaInvalid
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.input_names import text_kind
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import InputStore
+
+_log = logging.getLogger(__name__)
 
 _GROUP = "rowKeyFields"
 
@@ -113,7 +116,11 @@ def _columns_of(
     if is_paths(given):
         paths = [given] if isinstance(given, str | bytes | os.PathLike) else given
         path = find_files(paths, remote)[0]
-        found = _columns_of_file(path, csv, remote, keys)
+        try:
+            found = _columns_of_file(path, csv, remote, keys)
+        except (InputUnreadable, InputSchemaMismatch) as error:  # as an ingest of it would raise it
+            reason = str(error).replace("Nothing was ingested", "No table was made")
+            raise type(error)(reason) from None
         _check_names(found, path, keys, csv)
         return found
     if is_lazy_frame(given):
@@ -194,9 +201,15 @@ def _columns_of_file(
     refuse_other_separator(path, found.names, keys, csv or CsvOptions())
     refuse_other_encoding(path, found)
     warn_of_types(path, remote, csv or CsvOptions())
-    # Nothing but nulls in what was read: any value is a text.
+    unknown = [each.name for each in found if pa.types.is_null(each.type)]
+    if unknown:
+        _log.warning(
+            "columns %s of %s are text, because its first 8 MiB have no values of them: if they "
+            "are to have other types, write the schema yourself (--schema, in Python pa.schema)",
+            *(unknown, shown(path)),
+        )
     return pa.schema(
-        [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in found]
+        [each.with_type(pa.string()) if each.name in unknown else each for each in found]
     )
 
 

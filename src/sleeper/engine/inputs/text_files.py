@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
-from sleeper.engine.arrow_schema import check_columns
+from sleeper.engine.arrow_schema import check_columns, similar_column
 from sleeper.engine.inputs.input_files import is_remote, shown
 from sleeper.engine.inputs.text_lines import (
     decimal_commas,
@@ -28,8 +28,10 @@ from sleeper.engine.inputs.text_lines import (
     line_of_row,
     odd_texts,
     other_dates,
+    separated_thousands,
 )
 from sleeper.engine.inputs.text_values import (
+    THOUSANDS_ADVICE,
     DecodedFile,
     MapsAsLists,
     MisfitText,
@@ -39,6 +41,7 @@ from sleeper.engine.inputs.text_values import (
     has_point,
     json_type,
     maps_as_lists,
+    number_advice,
     small_batches,
     with_points,
 )
@@ -58,6 +61,7 @@ _CSV_ROW = re.compile(
     r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL
 )
 _MISFIT = re.compile("unexpected field|changed from|Failed to convert|too big")
+_NO_INTEGER = re.compile(r"to u?int\d+: invalid value '(.*)'", re.DOTALL)
 _ONE_COLUMN = re.compile(r"^Expected 1 columns, got \d+")
 _GIVE_ENCODING: Final = "give its encoding, by csv=CsvOptions(encoding=...) or --encoding"
 _NO_HEADER: Final = (
@@ -127,7 +131,8 @@ class TextFiles:
                 )
             except InputSchemaMismatch as error:
                 is_csv = _kind(path) == "csv" and self._csv.header
-                if is_csv and not {*names} & {*self._arrow_schema.names}:
+                known = self._arrow_schema.names
+                if is_csv and not any(similar_column(name, known) for name in names):
                     raise InputSchemaMismatch(f"{error}. {_NO_HEADER}") from None
                 raise
         self._ignores_extra = ignore_extra_columns
@@ -259,13 +264,27 @@ def warn_of_types(path: str, remote: InputStore | None, csv: CsvOptions) -> None
             "polars and give the frame",
             *(column, shown(path), value),
         )
-    for column, value in decimal_commas(rows).items() if csv.decimal_point == "." else ():
+    commas = decimal_commas(rows) if csv.decimal_point == "." else {}
+    thousands = separated_thousands(rows, csv.decimal_point)
+    for column, value in thousands.items():
+        _log.warning(
+            "column %r of %s is text, because of numbers with a sign between thousands, such as "
+            "%.50r: %s%s",
+            *(column, shown(path), value, THOUSANDS_ADVICE),
+            ". If it is a decimal comma, give decimal_point=',' of csv (--decimal-point ,)"
+            * (column in commas),
+        )
+    for column, value in commas.items():
+        if column in thousands:
+            continue
         _log.warning(
             "column %r of %s is text, because its values have commas, such as %.50r. If they are "
             "numbers with a decimal comma, give decimal_point=',' of csv (--decimal-point ,)",
             *(column, shown(path), value),
         )
     for odd in odd_texts(rows):
+        if odd.column in thousands:
+            continue
         row = odd.place + 1 + csv.header
         _log.warning(
             "column %r of %s is text, because of %d of its first %d values, which are no %s: the "
@@ -319,7 +338,7 @@ def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
         try:
             found = _open_json(file, None, "infer").schema
         except pa.ArrowException as error:
-            _refuse(path, _json_reason(str(error), ()))
+            _refuse(path, _json_place(str(error)) + _json_reason(str(error), ()))
     texts = pa.schema([(each.name, _times_as_text(each.type)) for each in found])
     with _opened(path, remote) as file:
         rows = _open_json(file, texts, "infer").read_next_batch()
@@ -574,6 +593,12 @@ def _unknown_parts(value: object, kind: pa.DataType, place: str = "") -> Iterato
                 yield from _unknown_parts(part, kind.field(at).type, f"{place}{name}.")
 
 
+def _json_place(reason: str) -> str:
+    """Return where an error of the first 8 MiB is, as far as pyarrow says it."""
+    found = re.search(r" in row (\d+)$", reason)
+    return f"row {int(found[1]) + 1:,}: " if found else ""
+
+
 def _json_reason(reason: str, maps: Sequence[str]) -> str:
     """Return the reason of an error in one line, in the words of JSON."""
     plain = re.sub(r" in row \d+$", "", reason.removeprefix("JSON parse error: "))
@@ -605,11 +630,11 @@ def _typed(
     """
     arrays = []
     for field in fields:
-        column = batch.column(field.name)
+        column = written = batch.column(field.name)
         if decimal_point != "." and has_point(field.type):
             column = with_points(column, decimal_point)
         try:
-            arrays.append(exact_values(column, field.type))
+            arrays.append(exact_values(column, field.type, written))
         except MisfitText as misfit:
             row = first_row + misfit.place
             raise InputSchemaMismatch(
@@ -705,9 +730,11 @@ def _refuse_csv(
         )
         why = _ONE_COLUMN.sub(lambda found: found[0] + hint, why)
         _refuse(path, f"{at_line(int(row))}row {int(row):,}{header}: {why}")
+    value = _NO_INTEGER.fullmatch(why)
+    advice = number_advice(value[1]) if value else None
     raise InputSchemaMismatch(
         f"{shown(path)}, {at_line(int(row))}row {int(row):,}{header}, column "
-        f"{names[int(column)]!r}: {why}. Nothing was ingested."
+        f"{names[int(column)]!r}: {why}{(advice and f': {advice}') or ''}. Nothing was ingested."
     )
 
 

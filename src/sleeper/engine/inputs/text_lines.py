@@ -153,6 +153,7 @@ _KINDS: Final = {
 }
 _MOST: Final = 0.5
 _DECIMAL_COMMA: Final = r"^\s*[-+]?\d+,\d+\s*$"
+_THOUSANDS: Final = r"\d{1,3}([%s' \x{a0}\x{202f}]\d{3})+"
 _OTHER_DATE: Final = r"^\s*\d{1,2}[./-]\d{1,2}[./-]\d{4}([ T]\d{1,2}:\d\d(:\d\d)?)?\s*$"
 _LEADING_ZERO: Final = r"^\s*[-+]?0\d"
 
@@ -177,6 +178,31 @@ def decimal_commas(rows: pa.RecordBatch) -> dict[str, str]:
         rows: Columns as they were read: text, or what was found for them.
     """
     return _texts_like(_DECIMAL_COMMA, rows)
+
+
+def separated_thousands(rows: pa.RecordBatch, decimal_point: str = ".") -> dict[str, str]:
+    """Return columns of text whose values all seem to be numbers, some with separated thousands.
+
+    >>> rows = pa.record_batch({"a": ["1,234.50", "7"], "b": ["7.5", "x"], "c": ["12,50", "1"]})
+    >>> separated_thousands(rows)
+    {'a': '1,234.50'}
+
+    Args:
+        rows: Columns as they were read: text, or what was found for them.
+        decimal_point: The character before the fraction of a number.
+
+    Returns:
+        The first such value of each.
+    """
+    grouped = _THOUSANDS % ("." if decimal_point == "," else ",")
+    fraction = rf"(\{decimal_point}\d*)?\s*$"
+    found = {}
+    for name in _texts_like(rf"^\s*[-+]?(\d+|{grouped}){fraction}", rows):
+        values = rows.column(name)
+        has_groups = pc.match_substring_regex(values, rf"^\s*[-+]?{grouped}{fraction}")
+        if has_groups.true_count:
+            found[name] = values[pc.index(has_groups, True).as_py()].as_py()
+    return found
 
 
 def other_dates(rows: pa.RecordBatch) -> dict[str, str]:

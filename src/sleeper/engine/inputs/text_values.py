@@ -69,8 +69,13 @@ def with_points(column: pa.Array, decimal_point: str) -> pa.Array:
     return pc.replace_substring(found, decimal_point, ".")
 
 
-def exact_values(column: pa.Array, want: pa.DataType) -> pa.Array:
+def exact_values(column: pa.Array, want: pa.DataType, written: pa.Array | None = None) -> pa.Array:
     """Return a column that was read as `csv_type` or `json_type` says, as type `want`.
+
+    Args:
+        column: The column.
+        want: Its type in the table.
+        written: The column as it is in the file, for errors, if `with_points` has changed it.
 
     Raises:
         MisfitText: a value does not fit.
@@ -80,7 +85,7 @@ def exact_values(column: pa.Array, want: pa.DataType) -> pa.Array:
     try:
         return _converted(column, want)
     except (pa.ArrowInvalid, ValueError) as error:
-        raise _first_misfit(column, want, error) from None
+        raise _first_misfit(column, want, error, column if written is None else written) from None
 
 
 class MisfitText(Exception):
@@ -161,7 +166,9 @@ def _floats(column: pa.Array, want: pa.DataType) -> pa.Array:
     return found
 
 
-def _first_misfit(column: pa.Array, want: pa.DataType, error: Exception) -> MisfitText:
+def _first_misfit(
+    column: pa.Array, want: pa.DataType, error: Exception, written: pa.Array
+) -> MisfitText:
     """Find the first value that cannot be converted, by halving."""
     low, high = 0, len(column)
     reason = str(error)
@@ -172,7 +179,7 @@ def _first_misfit(column: pa.Array, want: pa.DataType, error: Exception) -> Misf
             low = middle
         except (pa.ArrowInvalid, ValueError) as earlier:
             high, reason = middle, str(earlier)
-    value: Any = column[low].as_py()
+    value: Any = written[low].as_py()
     shown = str(value) if pa.types.is_decimal(column.type) else repr(value)
     return MisfitText(low, f"{shown:.100} is not a value of {want}: {_why(value, want, reason)}")
 
@@ -196,15 +203,49 @@ def _why(value: Any, want: pa.DataType, reason: str) -> str:
         return (
             "dates and times are ISO 8601, such as 2026-01-31, 2026-01-31T12:00:00Z or 12:00:00.5"
         )
-    if has_point(want) and isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip()):
-        return (
-            "it has a comma: if that is a decimal point, give csv=CsvOptions(decimal_point=','), "
-            "on the command line --decimal-point ,"
-        )
-    return reason.splitlines()[0].rpartition(": ")[2]
+    plain = reason.splitlines()[0].rpartition(": ")[2]
+    if not has_point(want) or not isinstance(value, str):
+        return plain
+    return number_advice(value) or plain
 
 
 _DECIMAL_COMMA: Final = re.compile(r"[-+]?\d+,\d+")
+_THOUSANDS: Final = re.compile(r"[-+]?\d{1,3}([,.' \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d*)?")
+
+
+def number_advice(text: str) -> str | None:
+    """Return how a text may be meant that is no number; None if nothing is known.
+
+    >>> number_advice("n/a")
+    "it is no number: if it stands for null, give it in csv=CsvOptions(null_texts=[...]), on the \
+command line --null-text 'n/a'"
+
+    Args:
+        text: A value of CSV in a column of numbers.
+    """
+    bare = text.strip()
+    thousands = _THOUSANDS.fullmatch(bare)
+    if _DECIMAL_COMMA.fullmatch(bare):
+        found = (
+            "it has a comma: if that is a decimal point, give csv=CsvOptions(decimal_point=','), "
+            "on the command line --decimal-point ,"
+        )
+        return f"{found}; if it separates thousands, {THOUSANDS_ADVICE}" if thousands else found
+    if thousands:
+        return f"it has {thousands[1]!r} between thousands: {THOUSANDS_ADVICE}"
+    if bare and not any(map(str.isdigit, bare)):
+        return (
+            "it is no number: if it stands for null, give it in csv=CsvOptions(null_texts=[...]), "
+            f"on the command line --null-text {text[:20]!r}"
+        )
+    return None
+
+
+THOUSANDS_ADVICE: Final = (
+    "write the numbers without, or read the file with pandas, which has thousands=, and give the "
+    "frame"
+)
+"""What to do where numbers have a sign between thousands, which no option of CSV names."""
 
 
 # ---------------------------------------------------------------- text source

@@ -73,6 +73,9 @@ _ELSEWHERE = {
     "set": "table set",
     "rename": "table rename",
     "upgrade": "table upgrade",
+    "help": "--help",
+    "version": "--version",
+    **dict.fromkeys(("status", "stats"), "report tables"),
     **dict.fromkeys(("vacuum", "optimize"), "compact"),
 }
 """The commands for what others, and tools like this one, are called by."""
