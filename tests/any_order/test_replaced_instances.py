@@ -37,6 +37,7 @@ from tests.contracts.replaced_instance_contract import (
     ids,
     rows,
 )
+from tests.soak import tries
 
 JOBS = st.sampled_from([None, "a", "b", "c"])
 HANDLES = st.sampled_from([0, 1])
@@ -291,13 +292,14 @@ class Remote(ReplacedInstances):
             self.objects.close()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("machine", [InFolder, Remote])
 def test_replaced_instances(machine):
     """No row is lost or doubled; a handle is refused if it knows what is not there (rule STS-27)."""
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=12,
+            max_examples=tries(12, soak=2_000),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sleeper.model.jobs.events import JobEventType
@@ -131,6 +133,31 @@ def test_a_refused_request_fails_its_job_and_no_other(instance, tmp_path):
     assert failed.state is JobState.FAILED
     assert failed.is_over
     assert "nowhere" in failed.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["NaN", "x.parquet", "data/partition_root/x", "data/partition_root/x.sketches"]
+)
+def test_a_file_that_no_writer_names_so_is_not_added(instance, tmp_path, name):
+    """Given a request with a damaged name of a file, then its job fails, and rows are read as before."""
+    queue = instance.jobs.stores.queue(QueueName.COMMIT)
+    for job_id in ("bad", "good"):
+        instance.jobs.submit_ingest("numbers", written(tmp_path / f"{job_id}.parquet", 1), job_id)
+        work(instance)
+    bad, good = queue.receive(2)
+    request = json.loads(bad.body)
+    request["transaction"]["references"][0]["filename"] = name
+    queue.delete([bad.receipt, good.receipt])
+    for body in (json.dumps(request), good.body):
+        queue.send([NewMessage(body=body, group="g")])
+
+    assert work(instance, "commit") == 2
+
+    status = instance.jobs.job("bad")
+    assert status.state is JobState.FAILED
+    assert f"adds file {name!r}, which is no name of a data file" in status.reasons[0]
+    assert instance.jobs.job("good").state is JobState.FINISHED
+    assert instance.table("numbers").query().to_pylist() == [{"id": "0001", "n": 1}]
 
 
 def test_how_long_a_commit_took_is_known(instance, tmp_path):

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sleeper.errors import CommitRefused, JobInvalid
 from sleeper.model.formats.message_json import MessageFields, write_message
+from sleeper.model.paths import is_data_file
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import Transaction
 from sleeper.state.transaction_json import transaction_from_json, transaction_to_json
@@ -158,6 +159,21 @@ def transaction_of(
         body = json.loads(stored_body or "null") if request.body is None else request.body
         return transaction_from_json({**body, "type": request.type}, schema)
     except _NO_TRANSACTION as error:
-        raise JobInvalid(
-            (f"the request has no transaction {request.type!r} of this table: {error}",)
-        ) from error
+        reason = f"the request has no transaction {request.type[:100]!r} of this table: {error}"
+        raise JobInvalid((reason[:1_000],)) from error
+
+
+def refuse_other_names(transaction: Transaction) -> None:
+    """Refuse to add files with names that no writer gives: queries would look for them, and fail.
+
+    Raises:
+        JobInvalid: a file has such a name.
+    """
+    if not isinstance(transaction, AddFiles):
+        return
+    references = (reference.filename for reference in transaction.references)
+    for name in (*references, *transaction.unreferenced):
+        if not is_data_file(name):
+            raise JobInvalid(
+                (f"the request adds file {name[:200]!r}, which is no name of a data file",)
+            )

@@ -26,6 +26,7 @@ from sleeper.ports.objects import Objects
 from sleeper.state.commit_request import (
     CommitRequest,
     body_text,
+    refuse_other_names,
     transaction_of,
     with_body_at,
     write_commit_request,
@@ -89,7 +90,7 @@ def commit_requests(table: OpenTable, requests: Sequence[CommitRequest]) -> list
         raise
     refusals = iter(done.refusals)
     answers = [
-        CommitAnswer(request=request, refusal=transaction)
+        CommitAnswer(request=request, job_id=request.job_id, refusal=transaction)
         if isinstance(transaction, JobInvalid)
         else _answer(request, transaction, next(refusals), done.state)
         for request, transaction in zip(requests, read, strict=True)
@@ -132,9 +133,11 @@ def _transaction(
 ) -> Transaction | JobInvalid:
     key = request.body_key
     if key is not None and not paths.is_commit_request(key):
-        return JobInvalid((f"bodyKey is {key!r}, which is no place for a transaction",))
+        return JobInvalid((f"bodyKey is {key[:200]!r}, which is no place for a transaction",))
     stored = None if key is None else files.read(key)
     try:
-        return transaction_of(request, schema, stored_body=stored)
+        transaction = transaction_of(request, schema, stored_body=stored)
+        refuse_other_names(transaction)
     except JobInvalid as invalid:
         return invalid
+    return transaction

@@ -40,6 +40,22 @@ BUGS = (
         tests=UPSERT_JOBS,
     ),
     Bug(
+        name="any-name-of-a-file-is-committed",
+        breaks="A request with a damaged name of a file is committed, and queries fail.",
+        module="tables/commit_requests.py",
+        right="        refuse_other_names(transaction)\n",
+        wrong="",
+        tests=("tests/stories/test_committed_by_request.py",),
+    ),
+    Bug(
+        name="unreadable-request-leaves-its-job",
+        breaks="A job stays UNCOMMITTED whose request for the committer cannot be read.",
+        module="tables/commit_requests.py",
+        right="CommitAnswer(request=request, job_id=request.job_id, refusal=transaction)",
+        wrong="CommitAnswer(request=request, refusal=transaction)",
+        tests=("tests/stories/test_committed_by_request.py",),
+    ),
+    Bug(
         name="upsert-job-through-the-committer",
         breaks="Where commits go through the committer, an upsert is committed as an ingest.",
         module="workers/kinds/ingest.py",
