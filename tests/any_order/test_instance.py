@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from sleeper.engine.reading import small_files
 from sleeper.errors import (
     BadRequest,
     CommitRefused,
@@ -37,6 +38,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import split_partition
 from sleeper.model.queries import NOT_GIVEN, asked_regions
 from sleeper.model.ranges import whole_region
+from sleeper.state.plans.compactions import SMALL_JOB_BYTES
 from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles, ReferencePush, SplitFileReferences
 from sleeper.state.transactions.partitions import ExtendPartitionTree, SplitPartition
@@ -75,7 +77,7 @@ SETTINGS = {
     MEMORY: ["1G", "300"],  # 300 bytes: every batch becomes a run on disk
     PAGE_ROWS: ["1000", "2"],
     THRESHOLD: ["4", "1000"],
-    BATCH: ["12", "2"],
+    BATCH: ["", "12", "2"],  # without it jobs of small files are joined
 }
 PROCESSES = st.integers(0, 1)
 JOBS = st.none() | st.sampled_from(["job-1", "job-2", "job-3"])
@@ -516,7 +518,10 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         """Files are merged, and no row is changed; nobody has claimed anything afterwards."""
         name, model = self.choose_full(data)
         table = self.handle(who, name)
-        run = table.compact(all_files=all_files)
+        reads_small = data.draw(st.booleans(), label="small files are read into memory")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(small_files, "SMALL_JOB_BYTES", SMALL_JOB_BYTES * reads_small)
+            run = table.compact(all_files=all_files)
         model.catch_up(run.transaction)
         assert [job.failure for job in run.jobs if job.failure] == []
         state = table.state()

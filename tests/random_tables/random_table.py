@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.reading import few_rows, verified_pages
+from sleeper.engine.reading import few_rows, small_files, verified_pages
 from sleeper.errors import SchemaInvalid
 from sleeper.lookup.parquet import mini_file
 from sleeper.model.processing import Processing, parse_processing
@@ -206,6 +206,7 @@ def random_table(seed: int, folder: Path, *, in_folder: bool = False) -> RandomT
     verified_pages.FIRST_BYTES = pick.choice((1_000, 16 << 20))
     few_rows.FEW_ROWS = pick.choice((-1, 8_192))
     mini_file.MANY_ROWS = Random(seed).choice((1, 10_000))
+    small_files.SMALL_JOB_BYTES = Random(seed + 1).choice((0, 32 << 20))
     return RandomTable(
         pick=pick,
         folder=folder,

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sleeper.engine.reading import verified_pages
+from sleeper.engine.reading import small_files, verified_pages
 from sleeper.lookup.parquet import mini_file
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
@@ -52,6 +52,7 @@ def as_in_a_bucket(seed: int) -> Iterator[None]:
 def _windows_as_they_are(monkeypatch):
     monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
     monkeypatch.setattr(mini_file, "MANY_ROWS", mini_file.MANY_ROWS)
+    monkeypatch.setattr(small_files, "SMALL_JOB_BYTES", small_files.SMALL_JOB_BYTES)
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sleeper.engine.reading import few_rows, verified_pages
+from sleeper.engine.reading import few_rows, small_files, verified_pages
 from sleeper.engine.sql import session
 from sleeper.lookup.parquet import mini_file
 from sleeper.model.schema import Schema
@@ -31,6 +31,7 @@ CHUNKS = 5
 def _bounds_as_they_are(monkeypatch):
     monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
     monkeypatch.setattr(mini_file, "MANY_ROWS", mini_file.MANY_ROWS)
+    monkeypatch.setattr(small_files, "SMALL_JOB_BYTES", small_files.SMALL_JOB_BYTES)
     monkeypatch.setattr(few_rows, "FEW_ROWS", few_rows.FEW_ROWS)
     monkeypatch.setattr(session, "PARTITIONS", session.PARTITIONS)
 

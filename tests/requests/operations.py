@@ -410,8 +410,8 @@ OPERATIONS: Final = (
     Operation(
         name="compaction of two files",
         prepare=_compact,
-        requests=22,
-        round_trips=18,
+        requests=14,
+        round_trips=13,
         writes=5,
     ),
     Operation(

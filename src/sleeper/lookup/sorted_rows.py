@@ -79,6 +79,10 @@ def merge_small(
     with_rows = [table for table in tables if table.num_rows]
     if len(with_rows) < 2:
         return with_rows[0] if with_rows else schema.empty_table()
-    together = pa.concat_tables(with_rows)
-    by_key = pc.sort_indices(together, sort_keys=[(name, "ascending") for name in key_names])
-    return together.take(by_key)
+    return sort_small(pa.concat_tables(with_rows), key_names)
+
+
+def sort_small(rows: pa.Table, key_names: Sequence[str]) -> pa.Table:
+    """Return rows ordered by `key_names`, as `merge_small`."""
+    by_key = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in key_names])
+    return rows.take(by_key)

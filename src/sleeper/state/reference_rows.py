@@ -251,6 +251,15 @@ class ReferenceRows:
         assert partition_id is not None
         return references_of(self.batch.slice(row, 1), [partition_id])[0]
 
+    def references_named(
+        self, filenames: Iterable[str], partition_id: str
+    ) -> dict[str, FileReference]:
+        """Return a partition's references to some files, by filename; those that there are."""
+        rows = (self.row_of(name, partition_id) for name in filenames)
+        places = pa.array([row for row in rows if row is not None], pa.int64())
+        held = references_of(self.batch.take(places), [partition_id] * len(places))
+        return {each.filename: each for each in held}
+
     def updated(self, row: int) -> datetime:
         """Return when the state last changed one row."""
         return EPOCH + self._updated[row] * MICROSECOND

@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from sleeper.engine.reading.read_leaves import TableReader
+from sleeper.engine.reading.small_files import SmallFiles
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
 from sleeper.engine.writing.discard import discard_files
 from sleeper.engine.writing.write_settings import WriteSettings, write_settings
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 _log = logging.getLogger(__name__)
 
+_BATCH_FILES = "sleeper.table.compaction.files.batch.size"
 _FAILURES_MAX = 3
 _FAILURES_OF_THE_TABLE = (TableFunctionFailed, MissingExtra)  # others are of one job's files
 
@@ -193,7 +195,11 @@ def _plan(
     all_files: bool,
     only: Callable[[FileReference], bool] = lambda reference: True,
 ) -> CompactionPlan:
-    settings = CompactionSettings.of(table.properties.compaction, table.store.changes_max)
+    properties = table.properties
+    joins_small = not properties.is_given(_BATCH_FILES)
+    settings = CompactionSettings.of(
+        properties.compaction, table.store.changes_max, joins_small=joins_small
+    )
     return plan_compactions(
         state,
         settings,
@@ -213,12 +219,14 @@ class _Running:
         run: Runs jobs.
         jobs_max: How many are claimed together.
         attempt_id: Makes an id for each attempt of a job; None where a job has one attempt.
+        small: Reads small files once for all jobs, where these run in this process.
     """
 
     reading: Callable[[], TableReader]
     run: Runner
     jobs_max: int
     attempt_id: NewId | None = None
+    small: SmallFiles | None = None
 
 
 def _running(
@@ -233,9 +241,11 @@ def _running(
         raise BadRequest("watch= follows jobs of this process: leave out workers= and spark=")
     if spark is None:
         # This process uses its readers; each worker process opens new ones.
-        reading = (lambda: table.reader) if workers == 1 else table.open_reader
         run_here_too = partial(run_here, workers=workers)
-        return _Running(reading=reading, run=run_here_too, jobs_max=2 * workers)
+        if workers > 1:
+            return _Running(reading=table.open_reader, run=run_here_too, jobs_max=2 * workers)
+        small = SmallFiles(table.reader.lookup, table.reader.arrow_schema)
+        return _Running(reading=lambda: table.reader, run=run_here_too, jobs_max=2, small=small)
     if workers != 1:
         raise BadRequest(
             f"workers={workers} starts processes on this machine, and spark= uses Spark's workers: "
@@ -275,7 +285,7 @@ def _in_order(
 
 
 def _input_rows(job: CompactionJob, state: TableState) -> int:
-    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    references = state.files.references_named(job.inputs, job.partition_id)
     return sum(each.row_count for each in references if each is not None)
 
 
@@ -311,6 +321,7 @@ def _results(
         files=table.files,
         settings=write_settings(table.properties.parquet),
         attempt_id=running.attempt_id,
+        small=running.small,
     )
     for jobs in rounds:
         results = run_jobs(
@@ -417,6 +428,7 @@ def write_output(
     settings: WriteSettings,
     check: Callable[[], None] = lambda: None,
     attempt_id: NewId | None = None,
+    small: SmallFiles | None = None,
 ) -> CompactionOutput:
     """Write a job's output without committing it. Needs no state, so it may run anywhere.
 
@@ -427,9 +439,10 @@ def write_output(
         settings: Settings of the data file.
         check: Called often while the job runs; what it raises ends the job.
         attempt_id: Makes an id for the name of the output, where several attempts may run at once.
+        small: Reads small files; None for a reader of this job alone.
     """
     output = None if attempt_id is None else claimed.job.output_of(attempt_id())
-    return compact_files(reading(), files, claimed, settings, check, output=output)
+    return compact_files(reading(), files, claimed, settings, check, output=output, small=small)
 
 
 def _replaced(

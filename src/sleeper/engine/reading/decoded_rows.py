@@ -202,13 +202,41 @@ def _decode_stored(
     schema: pa.Schema,
     read: ReadRanges,
 ) -> list[pa.RecordBatch]:
+    covers, by_leaf = _checked_pages(index, chosen, columns, read)
+    arrays = _decode_columns(index, columns, by_leaf, [cover.row_count for cover in covers])
+    return _selected(pa.RecordBatch.from_arrays(arrays, schema=schema), chosen, covers)
+
+
+def _checked_pages(
+    index: ParquetIndex,
+    chosen: Sequence[GroupRows],
+    columns: Sequence[BoundColumn],
+    read: ReadRanges,
+) -> tuple[list[_Cover], list[list[RunPages]]]:
+    """Read the pages that have some rows; return which, and for each leaf those of each group."""
     leaves = tuple(leaf for column in columns for leaf in column.column.leaves)
     index.load([each.group for each in chosen], leaves, (), read)
     covers = [_cover(index, rows, leaves) for rows in chosen]
     pages = read_checked_runs(index, [run for cover in covers for run in cover.runs], read)
-    by_leaf = [pages[number :: len(leaves)] for number in range(len(leaves))]
-    arrays = _decode_columns(index, columns, by_leaf, [cover.row_count for cover in covers])
-    return _selected(pa.RecordBatch.from_arrays(arrays, schema=schema), chosen, covers)
+    return covers, [pages[number :: len(leaves)] for number in range(len(leaves))]
+
+
+def pages_of_groups(
+    index: ParquetIndex,
+    groups: Sequence[GroupRows],
+    columns: Sequence[BoundColumn],
+    read: ReadRanges,
+) -> list[GroupPages]:
+    """Return the checked pages of whole row groups, for `decode_columns`.
+
+    Raises:
+        ValueError, OSError: a page is damaged.
+    """
+    covers, by_leaf = _checked_pages(index, groups, columns, read)
+    return [
+        GroupPages(cover.row_count, [_leaf_pages(index, own[number]) for own in by_leaf])
+        for number, cover in enumerate(covers)
+    ]
 
 
 def _decode_columns(

@@ -196,12 +196,12 @@ def _read(
     batches = []
     for _, arrays in read_rows(index, found, columns, read):
         rows = pa.RecordBatch.from_arrays(arrays, schema=result)
-        inside = [_inside(rows, region, table.schema) for region in regions]
+        inside = [are_inside(rows, region, table.schema) for region in regions]
         batches.append(rows.filter(reduce(pc.or_, inside)))
     return batches
 
 
-def _inside(rows: pa.RecordBatch, region: Region, schema: Schema) -> Any:
+def are_inside(rows: pa.RecordBatch | pa.Table, region: Region, schema: Schema) -> Any:
     """Return which rows have keys inside a region."""
     conditions = []
     for field, side in zip(schema.row_keys, region.ranges, strict=True):

@@ -137,7 +137,8 @@ class CompactionProperties:
         "table.compaction.files.batch.size",
         "12",
         POSITIVE,
-        "Files in a job, at most; more than the ratio, if files are chosen by it.",
+        "Files in a job, at most; more than the ratio, if files are chosen by it. Unless it "
+        "is set, a job may have up to 1,000 files of at most 1 MiB each and 32 MiB together.",
     )
     creation_limit: int = setting(
         "table.compaction.job.creation.limit", "100000", POSITIVE, "Jobs outstanding, at most."

@@ -137,19 +137,19 @@ class ClaimedJob:
 
 def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
     """Return whether all inputs are still referenced and none is claimed by a job."""
-    references = [state.files.reference(name, job.partition_id) for name in job.inputs]
+    references = state.files.references_named(job.inputs, job.partition_id)
     return all(each is not None and each.job_id is None for each in references)
 
 
 def inputs_are_held(state: TableState, job: CompactionJob) -> bool:
     """Return whether a job holds a claim on any of its inputs."""
-    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    references = state.files.references_named(job.inputs, job.partition_id)
     return any(each is not None and each.job_id == job.job_id for each in references)
 
 
 def inputs_remain(state: TableState, job: CompactionJob) -> bool:
     """Return whether the partition still references an input of a job: it was not replaced."""
-    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    references = state.files.references_named(job.inputs, job.partition_id)
     return any(each is not None for each in references)
 
 
@@ -171,8 +171,8 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
     whole, claimed = [], _EPOCH
     row_count = size_bytes = 0
     hidden = {}
-    for filename in job.inputs:
-        reference = state.files.reference(filename, job.partition_id)
+    references = state.files.references_named(job.inputs, job.partition_id)
+    for filename, reference in zip(job.inputs, references, strict=True):
         if reference is None:
             raise FileReferenceNotFound(state.missing_reference(filename, job.partition_id))
         if reference.job_id != job.job_id:

@@ -2,12 +2,16 @@
 
 Sizes are row counts. A strategy looks at one leaf at a time: at its unclaimed references, the
 smallest first. References of split partitions are pushed down before.
+
+Jobs of one leaf whose files are small are joined, unless the size of a batch was set: a job may
+have as many small files as are read into memory at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
@@ -19,6 +23,12 @@ from sleeper.state.plans.queries import hidden_in
 from sleeper.state.table_state import TableState
 
 Files = Sequence[FileReference]
+
+SMALL_FILES_MAX: Final = 1_000
+SMALL_FILE_BYTES: Final = 1 << 20
+SMALL_JOB_BYTES: Final = 32 << 20
+"""Small files in a joined job, at most; the bytes of each, and of all. The engine reads so many at
+once into memory (`engine/reading/small_files.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +43,7 @@ class CompactionSettings:
         creation_limit: Maximum number of outstanding jobs in the whole table.
         store_files: Files in a job, at most, that the table's state store can replace in one
             commit, if `batch_files` was more; None if it was not.
+        small_files: Small files in a job, at most; 0 if they are not joined.
     """
 
     strategy: str
@@ -41,18 +52,26 @@ class CompactionSettings:
     partition_jobs_max: int
     creation_limit: int
     store_files: int | None = None
+    small_files: int = 0
 
     @classmethod
     def of(
-        cls, properties: CompactionProperties, changes_max: int | None = None
+        cls,
+        properties: CompactionProperties,
+        changes_max: int | None = None,
+        *,
+        joins_small: bool = False,
     ) -> CompactionSettings:
         """Return the settings of a table's properties.
 
         Args:
             properties: The properties.
             changes_max: How many changes the table's state store takes in one commit.
+            joins_small: Whether jobs of small files are joined.
         """
-        wanted = properties.batch_files
+        wanted, most = properties.batch_files, SMALL_FILES_MAX
+        if changes_max is not None:
+            most = min(most, inputs_max(changes_max))
         allowed = wanted if changes_max is None else min(wanted, inputs_max(changes_max))
         return cls(
             strategy=properties.strategy,
@@ -61,6 +80,7 @@ class CompactionSettings:
             size_ratio=properties.size_ratio,
             partition_jobs_max=properties.partition_jobs_max,
             creation_limit=properties.creation_limit,
+            small_files=most if joins_small else 0,
         )
 
 
@@ -149,6 +169,7 @@ def plan_compactions(
             )
         elif many_deletes:
             groups, reason = _with_the_deleted(groups, reason, settings.batch_files, to_clean)
+        groups = _joined(groups, settings)
         if groups and settings.store_files is not None:
             told = f"the table's state store replaces at most {settings.store_files} files at once"
             reason = f"{reason}; {told}" if reason else told
@@ -255,6 +276,29 @@ def _rest(groups: list[Files], files: Files, batch_files: int) -> list[Files]:
     taken = {ref.filename for group in groups for ref in group}
     rest = [ref for ref in files if ref.filename not in taken]
     return [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
+
+
+def _joined(groups: list[Files], settings: CompactionSettings) -> list[Files]:
+    """Join groups of small files.
+
+    Files are joined in the order of their names: leaves that share files have them in the same
+    jobs, so that a run reads each file once.
+    """
+    small = [group for group in groups if all(map(_is_small, group))]
+    if not settings.small_files or len(small) < 2:
+        return groups
+    joined, job, size = list[Files](), list[FileReference](), 0
+    for ref in sorted((ref for group in small for ref in group), key=lambda ref: ref.filename):
+        size += ref.size_bytes or 0
+        if job and (size > SMALL_JOB_BYTES or len(job) == settings.small_files):
+            joined.append(job)
+            job, size = [], ref.size_bytes or 0
+        job.append(ref)
+    return [*joined, job, *(group for group in groups if group not in small)]
+
+
+def _is_small(ref: FileReference) -> bool:
+    return ref.size_bytes is not None and ref.size_bytes <= SMALL_FILE_BYTES
 
 
 def _changes_something(files: Files) -> bool:

@@ -564,9 +564,10 @@ class ClaimFiles(Transaction):
         """Check that every reference exists and is unclaimed."""
         claimed: dict[tuple[str, str], FileReference] = {}
         for assignment in self.assignments:
-            for filename in dict.fromkeys(assignment.filenames):
+            names = [*dict.fromkeys(assignment.filenames)]
+            references = state.files.references_named(names, assignment.partition_id)
+            for filename, reference in zip(names, references, strict=True):
                 where = (filename, assignment.partition_id)
-                reference = state.files.reference(*where)
                 if reference is None:
                     raise FileReferenceNotFound(state.missing_reference(*where))
                 check_unclaimed(claimed.get(where, reference))
@@ -576,9 +577,10 @@ class ClaimFiles(Transaction):
         """Claim the references."""
         claimed: dict[tuple[str, str], FileReference] = {}
         for assignment in self.assignments:
-            for filename in assignment.filenames:
+            names = assignment.filenames
+            references = state.files.references_named(names, assignment.partition_id)
+            for filename, reference in zip(names, references, strict=True):
                 where = (filename, assignment.partition_id)
-                reference = state.files.reference(*where)
                 if reference is None:
                     raise LookupError(state.missing_reference(*where))
                 claimed[where] = replace(reference, job_id=assignment.job_id)

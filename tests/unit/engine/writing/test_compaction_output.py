@@ -14,6 +14,7 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.reading.merged_scan import FileSlice
 from sleeper.engine.reading.read_leaves import open_table_reader
 from sleeper.engine.reading.session import Session, merge_plan, node_names
+from sleeper.engine.reading.small_files import SmallFiles
 from sleeper.engine.sketches.stored_sketch import read_stored_sketch
 from sleeper.engine.writing.compaction_output import compact_files
 from sleeper.engine.writing.data_file import write_data_file
@@ -57,8 +58,8 @@ class Folder:
             write_data_file(output, [table], SCHEMA, ARROW, SETTINGS)
         self.inputs.append(name)
 
-    def compact(self, job_id="job", region=None, whole=True, now_ms=0):
-        """Compact all files; `region` bounds the ids."""
+    def compact(self, job_id="job", region=None, whole=True, now_ms=0, hidden=None, small=None):
+        """Compact all files; `region` bounds the ids, `small` says that they are read by it."""
         region = region_from_request(SCHEMA, {"id": region} if region else {})
         job = CompactionJob(job_id=job_id, partition_id="leaf", inputs=tuple(self.inputs))
         claimed = ClaimedJob(
@@ -67,8 +68,13 @@ class Folder:
             whole_files=frozenset(self.inputs if whole else ()),
             claimed_ms=now_ms,
             sequence=0,
+            size_bytes=sum(map(self.files.size, self.inputs)) if small else 0,
+            hidden=hidden or {},
         )
-        return compact_files(self.reading, self.files, claimed, SETTINGS)
+        return compact_files(self.reading, self.files, claimed, SETTINGS, small=small)
+
+    def small_files(self, **settings):
+        return SmallFiles(self.reading.lookup, ARROW, **settings)
 
     def rows(self, filename):
         table = pq.read_table(io.BytesIO(self.files.read(filename)))
@@ -97,6 +103,48 @@ def test_all_rows_come_out_in_key_order(tmp_path_factory, files):
     assert done.size_bytes == len(folder.files.read(done.reference.filename))
 
 
+@pytest.mark.soak
+@settings(max_examples=tries(40, soak=1_000))
+@given(
+    files=st.lists(
+        st.lists(st.tuples(*[st.integers(-9, 9)] * 3), max_size=30), min_size=1, max_size=4
+    ),
+    region=st.none() | st.tuples(st.integers(-9, 0), st.integers(1, 9)),
+    hidden=st.none() | st.integers(-9, 9),
+)
+def test_small_files_give_the_same_file_as_a_merge(tmp_path_factory, files, region, hidden):
+    """Sorted in memory or merged by DataFusion, cut to a leaf or not, the bytes are the same."""
+    folder = Folder(tmp_path_factory.mktemp("compact"))
+    for rows in files:
+        folder.write(rows)
+    gone = {}
+    if hidden is not None:
+        gone[folder.inputs[0]] = (region_from_request(SCHEMA, {"id": (hidden, hidden + 1)}),)
+
+    merged = folder.compact("merged", region, whole=region is None, hidden=gone)
+    sorted_here = folder.compact(
+        "sorted", region, whole=region is None, hidden=gone, small=folder.small_files()
+    )
+
+    bodies = [folder.files.read(each.reference.filename) for each in (merged, sorted_here)]
+    assert bodies[0] == bodies[1]
+    assert merged.rows_read == sorted_here.rows_read
+
+
+def test_jobs_of_one_run_read_a_shared_file_once(tmp_path):
+    """The second leaf's rows come from memory: the file could be gone by then."""
+    folder = Folder(tmp_path)
+    folder.write([(i, 0, 1) for i in range(100)])
+    small = folder.small_files()
+    first = folder.compact("first", region=(0, 50), whole=False, small=small)
+
+    folder.files.put(folder.inputs[0], bytes(folder.files.size(folder.inputs[0])))
+    second = folder.compact("second", region=(50, 100), whole=False, small=small)
+
+    assert [row[0] for row in folder.rows(first.reference.filename)] == [*range(50)]
+    assert [row[0] for row in folder.rows(second.reference.filename)] == [*range(50, 100)]
+
+
 def test_the_file_is_named_by_partition_and_job(tmp_path):
     """A retry overwrites its own attempt only, and with the same bytes (rule CMP-9)."""
     folder = Folder(tmp_path)
@@ -114,13 +162,15 @@ def test_the_file_is_named_by_partition_and_job(tmp_path):
     assert folder.files.read(first.reference.filename) == body
 
 
-def test_parts_of_files_are_cut_to_the_partition(tmp_path):
+@pytest.mark.parametrize("is_small", [False, True])
+def test_parts_of_files_are_cut_to_the_partition(tmp_path, is_small):
     """Rows of a shared file that belong elsewhere are left out, and not counted as read."""
     folder = Folder(tmp_path)
     folder.write([(i, 0, 1) for i in range(100)])
     folder.write([(i, 0, 2) for i in range(50, 60)])
 
-    done = folder.compact(region=(40, 55), whole=False)
+    small = folder.small_files() if is_small else None
+    done = folder.compact(region=(40, 55), whole=False, small=small)
 
     assert [row[0] for row in folder.rows(done.reference.filename)] == sorted(
         [*range(40, 55), *range(50, 55)]
@@ -154,7 +204,8 @@ def test_no_rows_left_make_an_empty_file(tmp_path):
     assert folder.compact("next").reference.row_count == 0
 
 
-def test_a_damaged_input_leaves_no_output(tmp_path):
+@pytest.mark.parametrize("is_small", [False, True])
+def test_a_damaged_input_leaves_no_output(tmp_path, is_small):
     """Every input is looked at before the first row is written."""
     folder = Folder(tmp_path)
     for n in range(3):
@@ -168,12 +219,13 @@ def test_a_damaged_input_leaves_no_output(tmp_path):
     with pytest.raises(
         DataDamaged, match=f"{name}' is damaged or of the wrong kind: row group 1 .*'at'"
     ):
-        folder.compact()
+        folder.compact(small=folder.small_files() if is_small else None)
 
     assert {info.key for info in folder.files.listing("data/")} == set(folder.inputs)
 
 
-def test_of_a_shared_file_only_the_pages_of_the_leaf_are_checked_and_read(tmp_path):
+@pytest.mark.parametrize("is_small", [False, True])
+def test_of_a_shared_file_only_the_pages_of_the_leaf_are_checked_and_read(tmp_path, is_small):
     """Many leaves share it: damage in another leaf's pages is that leaf's, and its own is told."""
     folder = Folder(tmp_path)
     folder.write([(n, n, 7_000_000_000_000 + n) for n in range(100)])
@@ -183,9 +235,11 @@ def test_of_a_shared_file_only_the_pages_of_the_leaf_are_checked_and_read(tmp_pa
     body[last.data_page_offset + last.total_compressed_size - 2] ^= 1
     folder.files.put(name, bytes(body))
 
-    done = folder.compact("low", region=(0, 50), whole=False)
+    small = folder.small_files() if is_small else None
+
+    done = folder.compact("low", region=(0, 50), whole=False, small=small)
     with pytest.raises(DataDamaged, match=name):
-        folder.compact("high", region=(50, 200), whole=False)
+        folder.compact("high", region=(50, 200), whole=False, small=small)
 
     assert [row[0] for row in folder.rows(done.reference.filename)] == [*range(50)]
 

@@ -14,6 +14,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.known_properties.maintenance import CompactionProperties
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.state.commit_changes import inputs_max
 from sleeper.state.plans.compactions import CompactionSettings, plan_compactions
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles, Claim, ClaimFiles
@@ -30,7 +31,7 @@ DEFAULTS = {
 }
 
 
-def state_of(*leaves):
+def state_of(*leaves, row_bytes=None):
     """A table whose leaves have files of so many rows each: f0, f1, ... on each leaf."""
     ids = map("p{}".format, count())
     tree = tree_from_split_points(SCHEMA, range(1, len(leaves)), new_id=lambda: next(ids))
@@ -42,6 +43,7 @@ def state_of(*leaves):
             filename=f"{leaf.partition_id}-f{number:02}",
             partition_id=leaf.partition_id,
             row_count=rows,
+            size_bytes=None if row_bytes is None else rows * row_bytes,
         )
         for leaf, sizes in zip(tree.leaves(), leaves, strict=True)
         for number, rows in enumerate(sizes)
@@ -213,6 +215,70 @@ class TestAllFiles:
         state = claimed(state_of([1, 2, 3]), "running", 0, 1)
 
         assert merged(plan(state, all_files=True)) == [[0, 2]]
+
+
+class TestJobsOfSmallFiles:
+    """They are joined, unless the user has set the size of a batch."""
+
+    def test_are_one_job(self):
+        """Thirty files would be three jobs, which one read into memory does."""
+        state = state_of([10] * 30, row_bytes=100)
+
+        assert merged(plan(state, small_files=1_000)) == [[*range(30)]]
+        assert len(plan(state).jobs) == 3
+
+    def test_have_so_many_files_and_bytes_at_most(self):
+        """A job is full when the next file would be too much."""
+        state = state_of([10] * 24, row_bytes=100_000)  # 1 MB each: 33 fit into a job
+
+        assert [len(job) for job in merged(plan(state, small_files=20))] == [20, 4]
+        assert [
+            len(job)
+            for job in merged(plan(state_of([10] * 48, row_bytes=100_000), small_files=1_000))
+        ] == [33, 15]
+
+    def test_take_what_the_strategy_chose_and_nothing_else(self):
+        """The largest is too large beside the others, with or without joined jobs."""
+        state = state_of([1_000, *[10] * 24], row_bytes=100)
+
+        assert merged(plan(state, small_files=1_000)) == [[*range(1, 25)]]
+
+    def test_leave_jobs_with_a_large_file_as_they_are(self):
+        """A file of more than 1 MiB, or of unknown size, is merged in batches."""
+        large = state_of([10] * 24, row_bytes=200_000)
+
+        assert len(plan(large, small_files=1_000).jobs) == 2
+        assert len(plan(state_of([10] * 24), small_files=1_000).jobs) == 2
+
+    def test_have_the_same_files_in_all_leaves_that_share_them(self):
+        """Names decide, not rows: a run reads a shared file once."""
+        tree = tree_from_split_points(SCHEMA, [1], new_id=map("p{}".format, count()).__next__)
+        state = InitialisePartitions(partitions=tuple(tree.partitions.values())).apply(
+            TableState.empty(), AT
+        )
+        shared = tuple(
+            FileReference(
+                filename=f"f{number:02}",
+                partition_id=leaf.partition_id,
+                row_count=(number * step) % 7 + 10,
+                whole_file=False,
+                size_bytes=1_000_000,
+            )
+            for leaf, step in zip(tree.leaves(), (1, 3), strict=True)
+            for number in range(48)
+        )
+
+        jobs = plan(AddFiles(references=shared).apply(state, AT), small_files=1_000).jobs
+
+        assert sorted(len(job.inputs) for job in jobs) == [15, 15, 33, 33]
+        assert len({job.inputs for job in jobs}) == 2
+
+    def test_are_not_more_than_the_state_store_replaces_at_once(self):
+        """100 changes in a commit are 49 files, of small ones as of others."""
+        settings = CompactionSettings.of(CompactionProperties(), 100, joins_small=True)
+
+        assert settings.small_files == inputs_max(100)
+        assert CompactionSettings.of(CompactionProperties(), 100).small_files == 0
 
 
 def test_every_leaf_with_files_says_why_it_has_no_job():
