@@ -53,6 +53,8 @@ FAULTS = {
     "F12": "a store ignores conditions",
     "F13": "data of older versions",
     "F14": "little memory",
+    "F15": "a message is damaged, or wrong in one place",
+    "F16": "an instance is moved, replaced or restored under an open handle",
 }
 INVARIANTS = {
     "I1": "an acknowledged commit is never lost",
@@ -211,6 +213,29 @@ CLAIMS = (
         quick=("tests/stories/test_exactly_once.py",),
     ),
     Claim(
+        name="malformed-messages",
+        says="no message ends a worker: it is answered with a reason, and the next one runs",
+        faults="F15",
+        invariants="I16",
+        full=(
+            "tests/stories/test_malformed_messages.py",
+            "tests/hostile/test_messages_to_serve.py",
+        ),
+        quick=("tests/hostile/test_messages_to_serve.py",),
+        missing="a request to the committer may name a file that is not there",
+    ),
+    Claim(
+        name="moved-instances",
+        says="a handle goes on only where the log that it knows is still in place",
+        faults="F16",
+        invariants="I1 I3 I4",
+        full=(
+            "tests/any_order/test_replaced_instances.py",
+            "tests/contracts/test_replaced_instances.py",
+        ),
+        quick=("tests/any_order/test_replaced_instances.py",),
+    ),
+    Claim(
         name="spark",
         says="executors, tasks and drivers of Spark die or run twice",
         faults="F11",
@@ -226,7 +251,7 @@ CLAIMS = (
         full=("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing"),
         quick=("tests/stories/test_aggregation_and_age.py",),
         soaks=False,
-        missing="rows have no visibility labels, and there is no purge",
+        missing="rows have no visibility labels",
     ),
     Claim(
         name="memory",
