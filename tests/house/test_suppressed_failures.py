@@ -19,6 +19,7 @@ FAILURES = {
 _UNWANTED = "what is closed or removed is not wanted, and another error is on its way"
 ALLOWED = {
     "storage.local.folder.signature_of": "a file that cannot be seen is looked at by who asks",
+    "engine.inputs.input_files._what_else": "a file that cannot be read is refused already",
     "engine.inputs.validated_input.drop": _UNWANTED,
     "engine.writing.export._remove_empty": "a folder that somebody uses may stay",
     "engine.writing.user_file.discard": _UNWANTED,

@@ -129,6 +129,10 @@ def test_csv_of_others_has_options(instance, files):
         ("i.csv", b"ID,n\n1,2\n", r"\['id'\] are not among .*did you mean 'ID'\?\)$"),
         ("j.json", b'{"id": 1, "": 2}', "column 2 of .* has no name$"),
         ("k.json", b'{"id": 1}\n{"id": "x"}\n', "row 2: field 'id' must be .* No table was made.$"),
+        ("n.csv", b"id;n;\n1;2;\n", "separated by ';'"),
+        ("o.csv", b"id,n,\n1,2,\n", "column 3 of .* has no name.*if each line ends in a separator"),
+        ("p.csv", b"\x28\xb5\x2f\xfd$\0\n,\n", "compressed by zstd.*No table was made"),
+        ("q.json", b"PAR1\n", "it is a Parquet file: its name must end in .parquet. No table"),
         ("l.csv", b"", "Empty CSV file. No table was made.$"),
         ("m.parquet", b"PAR1", "cannot be read as Parquet: .* No table was made"),
     ],
@@ -426,12 +430,14 @@ def test_zeros_that_numbers_begin_with_are_told(tmp_path, caplog):
         (["31.12.2025", "1.2.2026", ""], True),
         (["12/31/2025 23:59", "1/2/2026 0:00:01"], True),
         (["31-12-2025"], True),
+        (["2025/12/31", "2026/1/1 9:30"], True),
+        (["2025.12.31"], True),
         (["31.12.2025", "soon"], False),
         (["1.2.3", "10.0.0.1"], False),
         (["2025-12-31"], False),
     ],
 )
-def test_dates_that_end_with_the_year_are_told(instance, tmp_path, caplog, texts, is_told):
+def test_dates_that_are_written_otherwise_are_told(instance, tmp_path, caplog, texts, is_told):
     """Given a column of such dates alone, then a warning says why it is text, and what to do."""
     path = tmp_path / "a.csv"
     path.write_text("id,day\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)))
@@ -440,7 +446,7 @@ def test_dates_that_end_with_the_year_are_told(instance, tmp_path, caplog, texts
 
     told = [record.getMessage() for record in caplog.records]
     assert [each.startswith("column 'day' of") for each in told] == [True] * is_told
-    assert all(f"dates such as {texts[0]!r} do not begin with the year" in each for each in told)
+    assert all(f"dates such as {texts[0]!r} are not written as 2025-12-31" in each for each in told)
 
 
 def test_the_command_line_tells_of_zeros_and_dates(tmp_path, monkeypatch):

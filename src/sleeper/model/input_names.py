@@ -13,6 +13,28 @@ _HIDDEN: Final = ("_", ".")
 
 TextKind = Literal["csv", "json"]
 
+_BEGINNINGS: Final = {
+    b"PK\x03\x04": "it is a ZIP archive, as workbooks of Excel are: unpack it, or save it as CSV",
+    b"\xd0\xcf\x11\xe0": "it is a workbook of Excel: save it as CSV",
+    b"\x1f\x8b": "it is compressed by gzip: its name must end in .gz",
+    b"\x28\xb5\x2f\xfd": "it is compressed by zstd: its name must end in .zst",
+    b"\x04\x22\x4d\x18": "it is compressed by lz4: its name must end in .lz4",
+    b"BZh": "it is compressed by bzip2: its name must end in .bz2",
+    b"PAR1": "it is a Parquet file: its name must end in .parquet",
+    b"ARROW1": "it is a file of Arrow: read it by pyarrow.feather.read_table, and give the table",
+}
+"""What a file is whose beginning is no text, and what to do."""
+
+
+def other_kind(beginning: bytes) -> str | None:
+    """Return what a file is by its first bytes, and what to do with it; None for text.
+
+    >>> other_kind(b"PAR1..."), other_kind(b"id,name")
+    ('it is a Parquet file: its name must end in .parquet', None)
+    """
+    found = (what for mark, what in _BEGINNINGS.items() if beginning.startswith(mark))
+    return next(found, None)
+
 
 def text_kind(path: str) -> TextKind | None:
     """Return the kind of a text file, by the end of its name; None for another file.

@@ -181,6 +181,14 @@ BUGS = (
         tests=("tests/stories/test_schema_from_data.py",),
     ),
     Bug(
+        name="archives-read-as-text",
+        breaks="A ZIP archive named .csv is told to have no column of the table.",
+        module="engine/inputs/text_files.py",
+        right="    if not all(map(str.isprintable, names)):\n",
+        wrong="    if not names:\n",
+        tests=("tests/stories/test_text_inputs.py",),
+    ),
+    Bug(
         name="error-shows-another-value",
         breaks="An error shows a number with a decimal comma as the file does not have it.",
         module="engine/inputs/text_values.py",

@@ -168,7 +168,8 @@ def _check_names(found: pa.Schema, path: str, keys: Sequence[str], csv: CsvOptio
     if "" in found.names:
         advice = (
             "; give other names, by csv=CsvOptions(column_names=[...]) or --column-names. If it is "
-            "the index of pandas, write the file by to_csv(index=False)"
+            "the index of pandas, write the file by to_csv(index=False); if each line ends in a "
+            "separator, leave these out"
         )
         raise SchemaInvalid(
             f"column {found.names.index('') + 1} of {shown(path)} has no name{advice * is_csv}"
@@ -202,7 +203,7 @@ def _columns_of_file(
     refuse_other_encoding(path, found)
     warn_of_types(path, remote, csv or CsvOptions())
     unknown = [each.name for each in found if pa.types.is_null(each.type)]
-    if unknown:
+    if any(unknown):  # one without a name is refused
         _log.warning(
             "columns %s of %s are text, because its first 8 MiB have no values of them: if they "
             "are to have other types, write the schema yourself (--schema, in Python pa.schema)",

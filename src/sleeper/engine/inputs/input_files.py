@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from glob import glob
@@ -26,7 +26,13 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.errors import BadRequest, InputNotFound, InputUnreadable, UrlInvalid
 from sleeper.lookup.parquet.pages import is_bomb
-from sleeper.model.input_names import data_files, folder_of_pattern, is_hidden, is_pattern
+from sleeper.model.input_names import (
+    data_files,
+    folder_of_pattern,
+    is_hidden,
+    is_pattern,
+    other_kind,
+)
 from sleeper.ports.objects import InputStore
 
 _BATCH_ROWS_MAX = 131_072
@@ -494,7 +500,18 @@ def _translate(error: Exception, path: str) -> NoReturn:
         raise InputNotFound(f"file {shown(path)} no longer exists") from None
     reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     raise InputUnreadable(
-        f"{shown(path)} cannot be read as Parquet: {reason}. Nothing was ingested; replace the "
-        "file, or leave it out. Files of CSV and JSON lines are known by names that end in .csv, "
-        ".jsonl, .ndjson or .json, and one of .gz, .zst, .bz2 and .lz4 if they are compressed"
+        f"{shown(path)} cannot be read as Parquet: {_what_else(path) or reason}. Nothing was "
+        "ingested; replace the file, or leave it out. Files of CSV and JSON lines are known by "
+        "names that end in .csv, .jsonl, .ndjson or .json, and one of .gz, .zst, .bz2 and .lz4 if "
+        "they are compressed; with an option of CSV, such as --separator '\\t', any name is CSV"
     ) from None
+
+
+def _what_else(path: str) -> str | None:
+    """Return what a file on this machine is, if it begins as a workbook or a compressed file."""
+    if is_remote(path):
+        return None
+    with suppress(OSError), Path(path).open("rb") as file:
+        beginning = file.read(8)
+        return None if beginning.startswith(b"PAR1") else other_kind(beginning)
+    return None

@@ -47,7 +47,7 @@ from sleeper.engine.inputs.text_values import (
 )
 from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
 from sleeper.model.csv_options import CsvOptions
-from sleeper.model.input_names import COMPRESSED_NAME, TextKind, text_kind
+from sleeper.model.input_names import COMPRESSED_NAME, TextKind, other_kind, text_kind
 from sleeper.ports.objects import InputStore
 
 _log = logging.getLogger(__name__)
@@ -190,6 +190,13 @@ def refuse_other_separator(
         InputSchemaMismatch: it has one column, whose name has a known name between separators.
     """
     wanted = set(known)
+    if names and names[0].lower().startswith("sep=") and names[0] not in wanted:
+        _refuse(
+            path,
+            "its first line, sep=, is how Excel keeps the separator: delete the line, and give the "
+            "separator, by csv=CsvOptions(separator=...) or --separator",
+            misfit=True,
+        )
     if len(names) != 1 or names[0] in wanted:
         return
     for separator in (",", ";", "\t", "|"):
@@ -212,27 +219,31 @@ def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Sche
         try:
             found = _open_csv(file, {}, csv).schema
         except pa.ArrowException as error:
-            _refuse_utf16(path, remote, csv)
+            _refuse_other_kind(path, remote, csv)
             _refuse_csv(path, str(error), (), csv, lambda row: _at_line(path, remote, row, csv))
     try:
-        _ = found.names  # pyarrow decodes them only here
+        names = found.names  # pyarrow decodes them only here
     except UnicodeDecodeError:
-        _refuse_utf16(path, remote, csv)
+        _refuse_other_kind(path, remote, csv)
         _refuse(path, f"its header is no UTF-8: {_GIVE_ENCODING}")
+    if not all(map(str.isprintable, names)):
+        _refuse_other_kind(path, remote, csv)
     return found
 
 
-def _refuse_utf16(path: str, remote: InputStore | None, csv: CsvOptions) -> None:
-    """Refuse a file that begins as Windows begins text in UTF-16, and could not be read."""
-    if not _is_utf8(csv.encoding):
-        return
+def _refuse_other_kind(path: str, remote: InputStore | None, csv: CsvOptions | None = None) -> None:
+    """Refuse a file that could not be read and begins as no text does, or as text in UTF-16."""
     with _opened(path, remote) as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            _refuse(
-                path,
-                "it begins as text in UTF-16 does: give csv=CsvOptions(encoding='utf-16'), on the "
-                "command line --encoding utf-16",
-            )
+        beginning = file.read(8)
+    if (what := other_kind(beginning)) is not None:
+        _refuse(path, what)
+    is_utf16 = beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    if csv is not None and is_utf16 and _is_utf8(csv.encoding):
+        _refuse(
+            path,
+            "it begins as text in UTF-16 does: give csv=CsvOptions(encoding='utf-16'), on the "
+            "command line --encoding utf-16",
+        )
 
 
 def refuse_other_encoding(path: str, found: pa.Schema) -> None:
@@ -259,9 +270,9 @@ def warn_of_types(path: str, remote: InputStore | None, csv: CsvOptions) -> None
     _warn_of_zeros(path, remote, csv, rows)
     for column, value in other_dates(rows).items():
         _log.warning(
-            "column %r of %s is text, because dates such as %.50r do not begin with the year: if "
-            "they are to be dates, write them as 2025-12-31, or read the file with pandas or "
-            "polars and give the frame",
+            "column %r of %s is text, because dates such as %.50r are not written as 2025-12-31: "
+            "if they are to be dates, write them so, or read the file with pandas or polars and "
+            "give the frame",
             *(column, shown(path), value),
         )
     commas = decimal_commas(rows) if csv.decimal_point == "." else {}
@@ -338,6 +349,7 @@ def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
         try:
             found = _open_json(file, None, "infer").schema
         except pa.ArrowException as error:
+            _refuse_other_kind(path, remote)
             _refuse(path, _json_place(str(error)) + _json_reason(str(error), ()))
     texts = pa.schema([(each.name, _times_as_text(each.type)) for each in found])
     with _opened(path, remote) as file:
@@ -439,6 +451,7 @@ def _csv_rows(
                 yield _typed(batch, fields, path, first, at_line, csv.decimal_point)
                 rows += batch.num_rows
         except pa.ArrowException as error:
+            _refuse_other_kind(path, remote, csv)
             _refuse_csv(path, str(error), names, csv, at_line)
         if file.quotes % 2:
             _refuse(
@@ -500,6 +513,7 @@ def _json_rows(
             reason = str(error)
     if not reason or "Empty JSON" in reason:
         return
+    _refuse_other_kind(path, remote)
     line, found = _first_bad_line(path, remote, schema, unexpected, maps) or (None, reason)
     where = "" if line is None else f"line {line:,}: "
     _refuse(path, where + _json_reason(found, maps), misfit=_MISFIT.search(found) is not None)

@@ -154,7 +154,10 @@ _KINDS: Final = {
 _MOST: Final = 0.5
 _DECIMAL_COMMA: Final = r"^\s*[-+]?\d+,\d+\s*$"
 _THOUSANDS: Final = r"\d{1,3}([%s' \x{a0}\x{202f}]\d{3})+"
-_OTHER_DATE: Final = r"^\s*\d{1,2}[./-]\d{1,2}[./-]\d{4}([ T]\d{1,2}:\d\d(:\d\d)?)?\s*$"
+_OTHER_DATE: Final = (
+    r"^\s*(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./]\d{1,2}[./]\d{1,2})"
+    r"([ T]\d{1,2}:\d\d(:\d\d)?)?\s*$"
+)
 _LEADING_ZERO: Final = r"^\s*[-+]?0\d"
 
 
@@ -206,7 +209,7 @@ def separated_thousands(rows: pa.RecordBatch, decimal_point: str = ".") -> dict[
 
 
 def other_dates(rows: pa.RecordBatch) -> dict[str, str]:
-    """Return columns of text whose values all seem to be dates that end with the year.
+    """Return columns of text whose values all seem to be dates, but not as in ISO 8601.
 
     >>> other_dates(pa.record_batch({"a": ["31.12.2025", None], "b": ["1/2/2025 10:00", "x"]}))
     {'a': '31.12.2025'}
