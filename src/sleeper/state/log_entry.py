@@ -62,6 +62,7 @@ _NO_SALT: Final = bytes(_DIGEST_BYTES)
 _PURGED: Final = "PURGED"
 _ROW_KEYS: Final = frozenset({"firstKey", "lastKey"})
 _LIMITS: Final = "region"
+_NESTED: Final = (dict, list)
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TYPE_NAME = re.compile("[A-Z][A-Z_]+")
 _NO_ENTRY = (
@@ -376,19 +377,19 @@ class _Keys:
 def _in_two_lines(
     document: Document, transactions: list[dict[str, Any]], prev: str | None, new_id: NewId
 ) -> bytes:
-    places: dict[str, int] = {}
+    places: dict[object, int] = {}
     keys = _Keys()
     seed = new_id()
 
     def place(value: KeyValue) -> int:
-        text = json.dumps(value)
-        if text not in places:
-            places[text] = len(places)
+        known = value if type(value) is str else (json.dumps(value),)  # 1, 1.0 and true differ
+        if known not in places:
+            places[known] = len(places)
             salt = sha256(f"{seed}{len(places)}".encode()).digest()[:_DIGEST_BYTES]
             keys.values.append(value)
             keys.salts.append(salt)
             keys.digests.append(_key_digest(salt, value))
-        return places[text]
+        return places[known]
 
     _change_keys(transactions, place, place)
     chained = {} if prev is None else {"prev": prev}
@@ -422,29 +423,28 @@ def _change_keys(node: Any, key: Callable[[Any], Any], limit: Callable[[Any], An
     """Change each value of a row key inside of some JSON, in its place.
 
     Args:
-        node: The JSON.
+        node: The JSON, a list or an object.
         key: Changes a value of a first or last row key; a row key with None is left out.
         limit: Changes a limit of a partition; no limit stays none.
     """
     if type(node) is list:
         for each in node:
-            _change_keys(each, key, limit)
+            if type(each) in _NESTED:
+                _change_keys(each, key, limit)
         return
-    if type(node) is not dict:
-        return
-    for name in [*node]:
+    for name, value in [*node.items()]:
         if name in _ROW_KEYS:
-            values = [key(value) for value in node[name]]
+            values = [key(each) for each in value]
             if None in values:
                 del node[name]
             else:
                 node[name] = values
         elif name == _LIMITS:
             node[name] = [
-                [None if each is None else limit(each) for each in limits] for limits in node[name]
+                [None if each is None else limit(each) for each in limits] for limits in value
             ]
-        else:
-            _change_keys(node[name], key, limit)
+        elif type(value) in _NESTED:
+            _change_keys(value, key, limit)
 
 
 def _key_digest(salt: bytes, value: KeyValue) -> bytes:

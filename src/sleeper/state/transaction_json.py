@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from sleeper.model.authors import Author
@@ -82,7 +81,7 @@ def transaction_from_json(document: Document, schema: Schema) -> Transaction:
     _, _, from_json = _TYPES[read(document, "type", str)]
     transaction: Transaction = from_json(document, schema)
     author = author_from_json(document)
-    return transaction if author is None else replace(transaction, author=author)
+    return transaction if author is None else transaction.by(author)
 
 
 def _author_to_json(transaction: Transaction) -> dict[str, Any]:

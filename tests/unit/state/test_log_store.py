@@ -21,8 +21,11 @@ from sleeper.errors import (
     StorageFull,
     VersionNotFound,
 )
+from sleeper.model.authors import Author
+from sleeper.model.partitions import tree_from_split_points
+from sleeper.state import log_store
 from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
-from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.small_tables import NOON, ROOT, SCHEMA, contents, ref
 
@@ -129,6 +132,33 @@ def filenames(state):
 @pytest.fixture
 def place():
     return Place()
+
+
+def test_a_commit_of_very_many_partitions_is_followed_by_a_snapshot(place, monkeypatch):
+    """Given a tree that is large, then who opens the table decodes no entry; others have none."""
+    monkeypatch.setattr(log_store, "_NEW_PARTITIONS_MAX", 2)
+    place.filled(1)
+    assert not place.snapshots.parts
+
+    other = Place()
+    tree = tree_from_split_points(SCHEMA, [2, 3], new_id=lambda: f"part-{next(other.ids)}")
+    made = InitialisePartitions(partitions=tuple(tree.partitions.values()))
+    other.open().commit(made)
+    other.open().commit(ClearFiles())
+
+    assert [*other.snapshots.parts] == [1]
+    assert other.open().state().partitions == made.tree
+
+
+def test_a_change_is_not_validated_again_for_its_author():
+    """A tree of very many leaves takes seconds to check."""
+    made = InitialisePartitions(partitions=(ROOT,))
+
+    signed = made.signed(Author(by="ann"))
+
+    assert (signed.author, made.author) == (Author(by="ann"), None)
+    assert signed == made
+    assert signed.tree is made.tree
 
 
 class TestReading:
