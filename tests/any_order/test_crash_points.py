@@ -36,7 +36,7 @@ from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
-from sleeper.tables import hide_keys, upsert
+from sleeper.tables import upsert
 from sleeper.tables.push_down import push_down_references
 from tests.any_order.faults import Call, Fault, Faults, FaultyObjects, Killed
 from tests.any_order.whole_instance import (
@@ -163,13 +163,10 @@ def create_another(instance):
     return instance.create_table("u", SCHEMA, row_keys=["k"], split_points=[5])
 
 
-def upsert_by_ranges(instance):
-    """Replace rows as if they were many: a range has others, which are written again."""
+def upsert_many(instance):
+    """Replace rows as if they were many: older files lose the keys of the new ones."""
     with pytest.MonkeyPatch.context() as limits:
         limits.setattr(upsert, "REGIONS_MAX", 0)
-        limits.setattr(hide_keys, "REGIONS_MAX", 2)
-        limits.setattr(hide_keys, "GAP_ROWS_MIN", 1)
-        limits.setattr(hide_keys, "WRITTEN_MAX", 1.0)
         return instance.table("t").upsert(NEW, job_id="upserted")
 
 
@@ -224,7 +221,7 @@ UPSERT_FORMAT_1 = Operation(
 )
 UPSERT_RANGES = Operation(
     "upsert-ranges",
-    upsert_by_ranges,
+    upsert_many,
     prepare=files_on_a_split_partition,
 )
 PURGE = Operation(

@@ -6,7 +6,7 @@ product cannot hide behind its own mirror.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -165,13 +165,33 @@ def rows_in_files(
             if delete.applies_to(sequence)
             for region in delete.regions
         ]
+        replaced = {
+            row[:keys_wide]
+            for delete in table.state().deletes
+            if delete.applies_to(sequence)
+            for each in key_files_near(delete, references, tree)
+            for row in rows_of(files.read(each.filename) or b"")
+        }
         shown = _shown(table, references[0].schema_id)
         rows += [
             shown(row)
             for row, held in zip(here, places, strict=True)
-            if held and not any(row[:keys_wide] in region for region in gone)
+            if held
+            and row[:keys_wide] not in replaced
+            and not any(row[:keys_wide] in region for region in gone)
         ]
     return rows
+
+
+def key_files_near(delete: Any, references: Sequence[Any], tree: PartitionTree) -> list[Any]:
+    """The files whose keys a deletion takes from a file, of partitions that share keys with it."""
+    regions = [tree.partition(reference.partition_id).region for reference in references]
+    return [
+        each
+        for partition_id, found in delete.key_files.items()
+        if any(tree.partition(partition_id).region.overlaps(region) for region in regions)
+        for each in found
+    ]
 
 
 def _shown(table: Table, schema_id: int | None) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:

@@ -46,6 +46,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
     SweepOrphans,
+    UpsertFiles,
 )
 from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.moves import MoveState
@@ -321,6 +322,29 @@ class StateStoreContract:
             ReplaceFiles(job_id="c", inputs=("a",), output=ref("b", sequence=found.number))
         )
         assert there.open().refresh().deletes == ()
+
+    def test_files_of_the_keys_of_upserts_are_kept(self, place):
+        """A store has them by partition, for a new process too, until a compaction ends them."""
+        there = place.another_table(SCHEMA)
+        store = there.open(is_new=True)
+        root = Partition(partition_id="root", region=whole_region(SCHEMA))
+        store.commit(InitialisePartitions(partitions=(root,)))
+        store.commit_group([SetFormat(format=2), add("a")])
+        store.commit(UpsertFiles(references=(ref("b", row_count=7),)))
+        store.commit(
+            UpsertFiles(references=(ref("c"), ref("d")), without_old_rows=frozenset({"d"}))
+        )
+
+        found = there.open().refresh()
+        assert found.deletes == store.state().deletes
+        kept = {name: each.row_count for name, each in found.key_files().items()}
+        assert kept == {"b": 7, "c": 100}
+        store.commit(ClaimFiles(assignments=(claim("j", "root", "a", "b"),)))
+        output = ref("e", sequence=found.number)
+        store.commit(ReplaceFiles(job_id="j", inputs=("a", "b"), output=output))
+        ended = there.open().refresh()
+        assert ended.deletes == ()
+        assert {name for name, _ in ended.files.unreferenced()} == {"a", "b"}
 
     def test_a_large_group_is_committed_whole(self, place, store):
         """In one entry, or in several by a store that takes only so much at once."""

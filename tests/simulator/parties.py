@@ -217,7 +217,6 @@ def ingest(process: Process, job: str | None, verb: str = "ingest") -> bool:
             process.shared.ends[
                 "rows replaced" if len(keys) <= REGIONS_MAX else "many replaced"
             ] += gone
-            process.shared.ends["rows written again"] += truth.written_again(result.transaction)
 
     return process.do(verb, work)
 

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import fields_in_files
 from sleeper.engine.reading import few_rows
 from sleeper.engine.reading.file_rows import FileRows
+from sleeper.engine.reading.left_out_keys import LeftOutKeys
 from sleeper.engine.reading.merged_scan import FileSlice, Scanner
 from sleeper.engine.reading.verified_pages import VerifiedPages
 from sleeper.engine.rows import Rows
@@ -37,7 +38,7 @@ from sleeper.model.schema import Schema
 from sleeper.model.schema_changes import with_ids
 from sleeper.state.plans import compactions
 from sleeper.state.transactions import deletes
-from sleeper.tables import hide_keys, push_down, upsert
+from sleeper.tables import push_down, upsert
 from sleeper.tables.deletions import keys as deleted_keys
 from sleeper.tables.deletions import regions as deleted_regions
 from sleeper.tables.deletions import where as deleted_where
@@ -164,13 +165,21 @@ def merge(
         for part in slices:
             rows = read_file(part.url.objects, part.url.key, fields)
             regions = part.regions
-            files.append([r for r in rows if not regions or any((r[0],) in g for g in regions)])
+            rows = [r for r in rows if not regions or any((r[0],) in g for g in regions)]
+            gone = set() if part.keys_out is None else keys_of(part.keys_out)
+            files.append([row for row in rows if row[0] not in gone])
         rows = list(heapq.merge(*files, key=lambda row: row[:wide]))
         if rows:
             picked = [[row[place] for place in places] for row in rows]
             yield from table_of(picked, shown).to_batches()
 
     return batches()
+
+
+def keys_of(keys: LeftOutKeys) -> set[Any]:
+    """Return the keys of the files whose keys a reader leaves out of others."""
+    every = [read_file(keys.lookup._files, name) for name in keys.filenames]
+    return {row[0] for rows in every for row in rows}
 
 
 def check(reader: LookupReader, filenames: Any) -> None:
@@ -196,14 +205,20 @@ def look_up(
 
 
 def read_files(
-    reading: FileRows, regions_by_file: Iterable[str], columns: Any, left_out: list[str]
+    reading: FileRows,
+    regions_by_file: Iterable[str],
+    columns: Any,
+    left_out: list[str],
+    keys_out: Any,
 ) -> Iterator[pa.RecordBatch]:
     """Leave each file to the scanner."""
     left_out += regions_by_file
     return iter(())
 
 
-def count_files(reading: FileRows, regions_by_file: Iterable[str], left_out: list[str]) -> int:
+def count_files(
+    reading: FileRows, regions_by_file: Iterable[str], left_out: list[str], keys_out: Any
+) -> int:
     """Leave each file to the scanner."""
     left_out += regions_by_file
     return 0
@@ -303,11 +318,8 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (deleted_where, "query_where", query_where),
     *(
         (place, "REGIONS_MAX", REGIONS_MAX)
-        for place in (deleted_keys, deleted_regions, deletes, hide_keys, upsert)
+        for place in (deleted_keys, deleted_regions, deletes, upsert)
     ),
-    (hide_keys, "RANGES_MAX", REGIONS_MAX // 2),
-    (hide_keys, "GAP_ROWS_MIN", 1),
-    (hide_keys, "WRITTEN_MAX", 0.5),
     (compactions, "REGIONS_MAX", 2 * REGIONS_MAX),
     (Search, "_parquet", parquet),
     (Search, "_rows", rows_in),

@@ -36,7 +36,7 @@ WANTED = (
     *("files collected", "rename: done", "set: done", "upgrade: done"),
     *("delete: done", "rows deleted", "alter: done", "added values read"),
     *("delete many: done", "delete where: done", "rows written out"),
-    *("upsert: done", "rows replaced", "many replaced", "rows written again"),
+    *("upsert: done", "rows replaced", "many replaced"),
     *("versions read", "purge: done", "rows purged", "purges finished"),
 )
 

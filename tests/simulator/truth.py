@@ -157,7 +157,6 @@ class Version:
     Attributes:
         attempts: Those whose rows were added.
         gone: Rows of theirs that were deleted.
-        home: The file that has a row, where rows were written again as upserts hid ranges.
         schema: The number of the newest schema in the log.
         format: That of the entry, and of those to come.
         digest: What the next entry must name; None where it names nothing.
@@ -165,7 +164,6 @@ class Version:
 
     attempts: frozenset[str] = frozenset()
     gone: frozenset[Row] = frozenset()
-    home: Mapping[Row, str] = field(default_factory=dict)
     schema: int = 0
     format: int = 1
     digest: str | None = None
@@ -290,19 +288,21 @@ class Truth:
         """Return what a table is after one transaction of an entry."""
         match transaction["type"]:
             case "ADD_FILES":
-                staying = self._staying(version, transaction, entry)
-                if staying:
-                    home = {**version.home, **staying}
-                    return replace(version, gone=version.gone - {*staying}, home=home)
                 added = self._added(transaction, entry)
                 return replace(version, attempts=version.attempts | added)
+            case "UPSERT_FILES":
+                assert isinstance(entry.doing, Upsert), f"{entry.doing} has replaced rows"
+                replaced = self._met(entry.doing, self._rows_of(version), version.schema)
+                added = self._added(transaction, entry)
+                attempts = version.attempts | added
+                return replace(version, attempts=attempts, gone=version.gone | replaced)
             case "DELETE_ROWS":
                 inside = self._deleted(transaction, entry)
                 gone = {row for row in self._rows_of(version) if inside(row[0])}
                 return replace(version, gone=version.gone | gone)
             case "REPLACE_FILE_REFERENCES":
-                gone, home = self._left_out(version, transaction, entry)
-                return replace(version, gone=version.gone | gone, home=home)
+                gone = self._left_out(version, transaction, entry)
+                return replace(version, gone=version.gone | gone)
             case "SET_SCHEMA":
                 number, columns = _columns_of(transaction["schema"])
                 assert number == transaction["schemaId"] == version.schema + 1
@@ -335,20 +335,6 @@ class Truth:
         assert columns == doing.after(self.schemas[newest], last_id), f"{doing} made {columns}"
         self.schemas[number], doing.schema = columns, number
 
-    def _staying(self, version: Version, transaction: Any, entry: _Entry) -> dict[Row, str]:
-        """The rows that an upsert wrote again, since it hides a range around them, with their file."""
-        doing = entry.doing
-        if not isinstance(doing, Upsert):
-            return {}
-        names = set(_DATA_FILE.findall(json.dumps(transaction)))
-        written = [(row[:3], name) for name in names for row in entry.rows_in(name)]
-        staying = {row: name for row, name in written if row[2] != doing.label}
-        if staying:
-            hidden = version.gone - self.versions[-1].gone
-            assert len(staying) == len(written), f"{doing} wrote {written} once more"
-            assert {*staying} <= hidden, f"{doing} doubles { ({*staying} - hidden) }"
-        return staying
-
     def _added(self, transaction: Any, entry: _Entry) -> set[str]:
         """The attempt whose files an entry adds: all of them, once, and of a job once."""
         names = set(_DATA_FILE.findall(json.dumps(transaction)))
@@ -373,10 +359,7 @@ class Truth:
         return {attempt.label}
 
     def _deleted(self, transaction: Any, entry: _Entry) -> Callable[[int], bool]:
-        """The keys that an entry deletes: those that a deletion asked for, once.
-
-        An upsert may hide ranges, of which what stays is written again: the whole entry tells.
-        """
+        """The keys that an entry deletes: those that a deletion asked for, once."""
         doing = entry.doing
         assert isinstance(doing, Deletion | Upsert), f"{doing} has deleted rows"
         if isinstance(doing, Deletion):
@@ -394,32 +377,21 @@ class Truth:
         assert not wrong, f"{doing} deletes {ranges}, which is wrong for {wrong}"
         return inside
 
-    def _left_out(
-        self, version: Version, transaction: Any, entry: _Entry
-    ) -> tuple[set[Row], Mapping[Row, str]]:
-        """The rows of a leaf that new files do not have: of a compaction, none that was there.
-
-        A row that was written again is in its new file alone, and hidden in the one of before.
-        """
+    def _left_out(self, version: Version, transaction: Any, entry: _Entry) -> set[Row]:
+        """The rows of a leaf that new files do not have: of a compaction, none that was there."""
         output = transaction["newReference"]
         low, high = self.keys_of[output["partitionId"]]
-        read = {
-            row[:3]
-            for name in transaction["inputFiles"]
-            for row in entry.rows_in(name)
-            if version.home.get(row[:3], name) == name
-        }
+        read = {row[:3] for name in transaction["inputFiles"] for row in entry.rows_in(name)}
         here = {row for row in self._rows_of(version) if low <= row[0] < high and row in read}
         kept = here & {row[:3] for row in entry.rows_in(output["filename"])}
         gone = here - kept
-        moved = dict.fromkeys(kept & {*version.home}, output["filename"])
         doing = entry.doing
         if gone and isinstance(doing, Deletion) and doing.number != self.number + 1:
             self._see_deletion(doing)
             doing.schema = output["schemaId"]
         others = gone - self._met(doing, gone, output["schemaId"])
         assert not others, f"{doing} took {others} away"
-        return gone, {**version.home, **moved}
+        return gone
 
     def _see_deletion(self, doing: Deletion) -> None:
         assert not doing.number, f"{doing} is committed twice"
@@ -506,11 +478,6 @@ class Truth:
     def gone_between(self, before: int, number: int) -> int:
         """How many rows were deleted by the transactions after a version, up to another."""
         return len(self.versions[number].gone) - len(self.versions[before].gone)
-
-    def written_again(self, number: int) -> int:
-        """How many rows a transaction wrote again, as it hid ranges around them."""
-        now, before = self.versions[number].home, self.versions[number - 1].home
-        return sum(before.get(row) != name for row, name in now.items())
 
     def altered(self, alteration: Alteration, result: Any) -> None:
         """Check what a change of columns said that came to its end."""

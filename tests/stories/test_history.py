@@ -15,7 +15,6 @@ from sleeper.state.table_state import Transaction
 from sleeper.state.transactions.files import ReplaceFiles
 from sleeper.state.transactions.preconditions import (
     LeavesUnchanged,
-    NoRowsMoved,
     RegionsUnchanged,
 )
 from sleeper.tables import history as log_history
@@ -173,7 +172,7 @@ class TestHistory:
             if each.__module__.startswith("sleeper.")
         }
 
-        assert kinds - {LeavesUnchanged, NoRowsMoved, RegionsUnchanged} == log_history._KINDS.keys()
+        assert kinds - {LeavesUnchanged, RegionsUnchanged} == log_history._KINDS.keys()
         assert len({*log_history._KINDS.values()}) == len(log_history._KINDS)
 
     def test_of_a_deleted_table_is_not_found(self, tmp_path):

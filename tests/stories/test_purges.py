@@ -18,6 +18,7 @@ from sleeper.interfaces.rest.app import make_app
 from sleeper.model.authors import committing
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import NewMessage
+from sleeper.tables.compact import compact
 from sleeper.tables.purges import files as purge_files
 from sleeper.tables.purges import purge as purging
 from sleeper.tables.purges.records import PURGES
@@ -196,6 +197,28 @@ class TestPurgedKeys:
         assert {row["email"] for row in table.query(columns=["email"]).to_pylist()} == {*keys} - {
             *purged
         }
+        assert table.verify().findings == ()
+
+    def test_go_with_files_that_are_kept_for_the_keys_of_an_upsert(self, tmp_path):
+        """Given new files that were merged with later ones, old files are written anew, and they go."""
+        keys = addresses(4_000)
+        table = new_table(tmp_path, split_points=[keys[2_000]])
+        table.ingest(rows_of(keys))
+        old = {each.filename for each in table.references()}
+        replaced = keys[::2]
+        table.upsert(rows_of(replaced))
+        table.ingest(rows_of([keys[0], keys[-1]]))
+        compact(table._current(), all_files=True, only=lambda each: each.filename not in old)
+        kept = {*table.state().key_files()}
+        assert kept
+        assert kept.isdisjoint({each.filename for each in table.references()})
+        purged = keys[::40]
+
+        assert table.purge(keys=purged).finished
+
+        assert places_of(purged, tmp_path / "instance") == set()
+        found = [row["email"] for row in table.query(columns=["email"]).to_pylist()]
+        assert found == sorted([*({*keys} - {*purged}), *({keys[-1]} - {*purged})])
         assert table.verify().findings == ()
 
     def test_may_be_all_that_the_table_has(self, tmp_path):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sleeper
 from sleeper.errors import CommitContended, DataDamaged, QueryInvalid
 from sleeper.interfaces.rest.app import make_app
-from sleeper.tables import compact, hide_keys, upsert, write_out
+from sleeper.tables import compact, upsert, write_out
 from sleeper.tables.deletions import where as deletion_by_condition
 from sleeper.tables.push_down import push_down_references
 from tests.soak import tries
@@ -308,34 +308,18 @@ class TestOthersMeanwhile:
         return claimed
 
     @pytest.mark.parametrize("after", ["_take_over", "_jobs", "_rewritten"])
-    def test_rows_that_an_upsert_writes_again_go_as_well(self, table, monkeypatch, after):
-        """Given ranges that are hidden meanwhile, rows inside of them are in a new file: they go."""
-        for module in (hide_keys, upsert):
-            monkeypatch.setattr(module, "REGIONS_MAX", 10)
-        limits = {"RANGES_MAX": 1, "GAP_ROWS_MIN": 1, "WRITTEN_MAX": 0.9}
-        for name, limit in limits.items():
-            monkeypatch.setattr(hide_keys, name, limit)
+    def test_rows_that_an_upsert_replaces_meanwhile_are_its_own(self, table, monkeypatch, after):
+        """Given many keys that are replaced while leaves are written, no old row of them is left."""
+        monkeypatch.setattr(upsert, "REGIONS_MAX", 10)
         new = [*range(40), *range(60, 100)]
         self.meanwhile(monkeypatch, lambda: table.upsert(rows(new, 3)), after)
-        written_again = self.calls_of(monkeypatch, hide_keys.HiddenKeys, "write")
 
         table.delete(where="day = 2")
 
-        assert [len(parts) for parts in written_again] == [1]
+        assert table.state().key_files() or after != "_rewritten"
         assert table.count(where="day = 2") == 0
         assert table.count(where="day = 3") == len(new)
         assert table.count(where="day = 1") == 200 - len(new)
-
-    def calls_of(self, monkeypatch, owner, name):
-        """Note the plans of ranges that are written."""
-        original, found = getattr(owner, name), []
-
-        def noted(plan):
-            found.append(plan.parts)
-            original(plan)
-
-        monkeypatch.setattr(owner, name, noted)
-        return found
 
     def test_a_deletion_by_keys_is_obeyed(self, table, monkeypatch):
         """Given keys that are deleted while leaves are written, the new files hide them."""

@@ -171,6 +171,14 @@ class PartitionTree:
         """Return the ids of a partition and of its parents, its own first, the root's last."""
         return [partition_id, *(each.partition_id for each in self.ancestors(partition_id))]
 
+    def ids_below(self, partition_id: str) -> list[str]:
+        """Return the ids of all partitions that a partition was split into, in any order."""
+        found, waiting = list[str](), [*self.partition(partition_id).child_ids]
+        while waiting:
+            found.append(waiting.pop())
+            waiting += self.partitions[found[-1]].child_ids
+        return found
+
     def with_merged(self, parent_id: str) -> PartitionTree:
         """Return the tree after a merge: two leaves are removed, and their parent becomes a leaf.
 

@@ -78,6 +78,7 @@ class LeafQuery:
         regions: The requested regions, intersected with the leaf's region.
         filenames: Files that the leaf or one of its ancestors references, ordered.
         hidden: Regions of deleted rows, by file; only of files that have some.
+        key_files: By file, the files whose keys are deleted from it; only of files that have some.
 
     Source: rule QRY-1.
     """
@@ -86,6 +87,7 @@ class LeafQuery:
     regions: tuple[Region, ...]
     filenames: tuple[str, ...]
     hidden: Mapping[str, tuple[Region, ...]] = field(default_factory=dict)
+    key_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def regions_of(self, filename: str) -> tuple[Region, ...]:
         """Return the regions to read of a file: none of its deleted rows are inside."""
@@ -104,12 +106,14 @@ class LeafLookup:
         key_indices: Indices of its keys in the sorted list of requested keys: a slice, or a list
             of indices if leaves interleave.
         filenames: Files that the leaf or one of its ancestors references, ordered; none in which
-            these keys are deleted.
+            these keys are deleted, as far as the state tells.
+        key_files: By file, the files whose keys are deleted from it; only of files that have some.
     """
 
     leaf_id: str
     key_indices: slice | tuple[int, ...]
     filenames: tuple[str, ...]
+    key_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def exact_key(schema: Schema, key: object) -> Key | None:

@@ -1,9 +1,12 @@
-"""Deletions of rows: regions of keys whose rows are hidden in files of before the deletion."""
+"""Deletions of rows: keys whose rows are hidden in files of before the deletion.
+
+The keys are those inside of regions, or those that the rows of new files have.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,16 +18,32 @@ REGIONS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A data file whose row keys are deleted from older files.
+
+    Attributes:
+        filename: The file. It stays as long as the deletion, though the table may have replaced it.
+        row_count: Its rows.
+    """
+
+    filename: str
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class RowDelete:
     """A deletion of rows.
 
     Attributes:
         number: The transaction that made it. It applies to files with a lower `sequence`.
         regions: The rows inside any of these are deleted.
+        key_files: Or else the rows are deleted that have a row key of one of these files: of those
+            of a partition in the files of it, and of the partitions above and below it.
     """
 
     number: int
-    regions: tuple[Region, ...]
+    regions: tuple[Region, ...] = ()
+    key_files: Mapping[str, tuple[KeyFile, ...]] = field(default_factory=dict)
     _ordered: tuple[Region, ...] = field(init=False, repr=False, compare=False)
     _lows: tuple[Any, ...] = field(init=False, repr=False, compare=False)
     _reaches: tuple[Any, ...] = field(init=False, repr=False, compare=False)
@@ -40,13 +59,18 @@ class RowDelete:
         object.__setattr__(self, "_reaches", tuple(reaches))
 
     def hides(self, key: Key) -> bool:
-        """Return whether rows of a key are deleted from the files that it applies to."""
+        """Return whether a key, whose rows it deletes, is inside one of its regions."""
         place = bisect_right(self._lows, key[0])
         while place and ((reach := self._reaches[place - 1]) is None or key[0] < reach):
             place -= 1
             if key in self._ordered[place]:
                 return True
         return False
+
+    def key_files_of(self, partition_ids: Iterable[str]) -> Iterator[KeyFile]:
+        """Yield the files that may have keys of a leaf, by the ids of it and its ancestors."""
+        for partition_id in partition_ids if self.key_files else ():
+            yield from self.key_files.get(partition_id, ())
 
     def applies_to(self, sequence: int | None) -> bool:
         """Return whether it applies to a file with this `sequence`, which old files lack."""

@@ -91,7 +91,7 @@ def _added_by(number: int, body: bytes, schema: Schema) -> Iterator[AddedFile]:
     entry = decode_entry(body, schema, f"entry {number} of the transaction log")
     row_counts: dict[str, int] = {}
     for transaction in entry.transactions:
-        if isinstance(transaction, AddFiles) and transaction.are_new:
+        if isinstance(transaction, AddFiles):
             for reference in transaction.references:
                 before = row_counts.get(reference.filename, 0)
                 row_counts[reference.filename] = before + reference.row_count

@@ -90,7 +90,7 @@ def _runs(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
 
 def _fold(transactions: list[Transaction], state: TableState, at: datetime) -> TableState:
     """Return the state after one of the runs of `_runs`."""
-    added = [each for each in transactions if isinstance(each, AddFiles)]
+    added = [each for each in transactions if type(each) is AddFiles]
     return fold_added(added, state, at) if added else transactions[0].fold(state, at)
 
 

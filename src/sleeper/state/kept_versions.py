@@ -44,7 +44,7 @@ def first_kept(
     while high - low > 1:
         middle = (low + high) // 2
         state = state_after(middle)
-        if state is None or state.files.needs_more_than(newest.files):
+        if state is None or state.needs_more_than(newest):
             low = middle
         else:
             high, first = middle, state

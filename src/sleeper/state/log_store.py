@@ -176,7 +176,7 @@ class TransactionLogStateStore:
         if self._here is not None and number < self._here.number:
             raise version_left_behind(number, self._here)
         found, newest = self._version(number, newest), self.refresh()
-        if found.files.needs_more_than(newest.files):
+        if found.needs_more_than(newest):
             raise files_deleted(number, first_kept(newest, self.state_after, unkept=number))
         return found
 

@@ -28,7 +28,7 @@ from sleeper.state.moves import version_left_behind
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.deletes import DeleteRows
-from sleeper.state.transactions.files import AddFiles, ClearFiles
+from sleeper.state.transactions.files import AddFiles, ClearFiles, UpsertFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import missing_schema
 from sleeper.state.value_json import time_from_json, time_to_json
@@ -45,6 +45,7 @@ _ADVICE: Final[Mapping[type[Transaction], str]] = {
         "Compact the table, so that files obey the deletions that it has (`sleeper compact NAME "
         "--all-files`), delete ranges instead of single keys"
     ),
+    UpsertFiles: "Compact the table, so that files obey its upserts, or upsert fewer rows",
     ExtendPartitionTree: _FEWER_LEAVES,
     InitialisePartitions: _FEWER_LEAVES,
 }
@@ -171,7 +172,7 @@ class RevisionStateStore:
                 f"the table has no transaction {number}; the newest is {newest.number}"
             )
         found = self._revisions.at(number)
-        if found is None or found.files.needs_more_than(newest.files):
+        if found is None or found.needs_more_than(newest):
             if self._here is not None and number < self._here.number:
                 raise version_left_behind(number, self._here)
             raise VersionNotFound(

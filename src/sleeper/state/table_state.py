@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, Self
@@ -14,7 +14,8 @@ from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, Pa
 from sleeper.model.authors import Author
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
-from sleeper.model.row_deletes import RowDelete
+from sleeper.model.ranges import Region
+from sleeper.model.row_deletes import KeyFile, RowDelete
 from sleeper.model.schema import Schema
 from sleeper.model.schema_changes import shown_like, with_ids
 from sleeper.model.tables import StateMove
@@ -92,32 +93,78 @@ class TableState:
         """Return the time of the next entry: the storage's time, but after the last entry's."""
         return storage_time if self.at is None else max(storage_time, self.at + _ENTRY_GAP)
 
-    def deletes_left(self, files: FileReferences, changed: Iterable[str]) -> tuple[RowDelete, ...]:
-        """Return the deletions that some file has yet to obey; the others are carried out.
+    def with_files(self, files: FileReferences, changed: Iterable[str], at: datetime) -> TableState:
+        """Return the state with other files, and without deletions that none has yet to obey.
+
+        A file that only such a deletion needed is unreferenced from then on.
 
         Args:
             files: The files of the next state.
             changed: The partitions where they differ from those of this one. Deletions elsewhere
                 stay as they are.
+            at: When the change was made.
         """
         if not self.deletes:
-            return ()
-        places = [self.partition(partition_id).region for partition_id in dict.fromkeys(changed)]
-        return tuple(
-            each
-            for each in self.deletes
-            if not any(region.overlaps(place) for region in each.regions for place in places)
-            or self.is_yet_to_obey(each, files)
-        )
+            return replace(self, files=files)
+        left = replace(self, files=files, deletes=self._deletes_left(files, [*changed]))
+        over = self.key_files().keys() - left.key_files().keys()
+        free = [name for name in over if files.unreferenced_since(name) is not None]
+        return replace(left, files=files.changed(unreferenced=free, at=at)) if free else left
+
+    def _deletes_left(self, files: FileReferences, changed: Sequence[str]) -> tuple[RowDelete, ...]:
+        places = [self.partition(partition_id) for partition_id in dict.fromkeys(changed)]
+        above = {name for place in places for name in self.tree.ids_upwards(place.partition_id)}
+        inner = {place.partition_id for place in places if not place.is_leaf}
+
+        def is_left(delete: RowDelete, partition_id: str) -> bool:
+            is_concerned = partition_id in above or (
+                inner and not inner.isdisjoint(self.tree.ids_upwards(partition_id))
+            )
+            region = self.partition(partition_id).region
+            return not is_concerned or self._is_yet_to_obey(delete, [region], files)
+
+        left = []
+        for each in self.deletes:
+            if each.key_files:
+                kept = {name: of for name, of in each.key_files.items() if is_left(each, name)}
+                if kept:
+                    is_same = len(kept) == len(each.key_files)
+                    left.append(each if is_same else replace(each, key_files=kept))
+            elif not any(
+                region.overlaps(place.region) for region in each.regions for place in places
+            ) or self._is_yet_to_obey(each, each.regions, files):
+                left.append(each)
+        return tuple(left)
 
     def is_yet_to_obey(self, delete: RowDelete, files: FileReferences) -> bool:
-        """Return whether a deletion applies to any of some files in the leaves of its regions."""
-        for leaf, _ in self.tree.leaves_overlapping(delete.regions):
+        """Return whether a deletion applies to any of some files that may have its rows."""
+        places = (self.partition(partition_id).region for partition_id in delete.key_files)
+        return self._is_yet_to_obey(delete, [*delete.regions, *places], files)
+
+    def _is_yet_to_obey(
+        self, delete: RowDelete, regions: Sequence[Region], files: FileReferences
+    ) -> bool:
+        for leaf, _ in self.tree.leaves_overlapping(regions):
             for partition_id in self.tree.ids_upwards(leaf.partition_id):
                 references = files.references_on(partition_id)
                 if any(delete.applies_to(each.sequence) for each in references):
                     return True
         return False
+
+    def key_files(self) -> dict[str, KeyFile]:
+        """Return the files whose keys some file has yet to leave out, by name."""
+        return {
+            each.filename: each
+            for delete in self.deletes
+            for of_partition in delete.key_files.values()
+            for each in of_partition
+        }
+
+    def needs_more_than(self, newer: TableState) -> bool:
+        """Return whether a file that this state reads is deleted, as far as a newer one knows."""
+        return self.files.needs_more_than(newer.files) or not all(
+            newer.files.is_tracked(name) for name in self.key_files()
+        )
 
     @property
     def tree(self) -> PartitionTree:

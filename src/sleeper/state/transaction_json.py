@@ -25,6 +25,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
     SweepOrphans,
+    UpsertFiles,
 )
 from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.moves import MoveState
@@ -102,8 +103,6 @@ def _add_to_json(transaction: AddFiles, schema: Schema) -> dict[str, Any]:
         document["unreferencedFiles"] = list(transaction.unreferenced)
     if transaction.written_since is not None:
         document["writtenSince"] = time_to_json(transaction.written_since)
-    if not transaction.are_new:
-        document["newRows"] = False
     if transaction.job:
         document["job"] = {
             "jobId": transaction.job.job_id,
@@ -122,7 +121,26 @@ def _add_from_json(document: Document, schema: Schema) -> AddFiles:
         unreferenced=data_files_from_json(document, "unreferencedFiles", optional=True),
         job=None if job is None else _job_from_json(job),
         written_since=None if since is None else time_from_json(since),
-        are_new=read(document, "newRows", bool) if "newRows" in document else True,
+    )
+
+
+def _upsert_to_json(transaction: UpsertFiles, schema: Schema) -> dict[str, Any]:
+    document = _add_to_json(transaction, schema)
+    if transaction.without_old_rows:
+        document["filesWithoutOldRows"] = sorted(transaction.without_old_rows)
+    return document
+
+
+def _upsert_from_json(document: Document, schema: Schema) -> UpsertFiles:
+    added = _add_from_json(document, schema)
+    return UpsertFiles(
+        references=added.references,
+        unreferenced=added.unreferenced,
+        job=added.job,
+        written_since=added.written_since,
+        without_old_rows=frozenset(
+            data_files_from_json(document, "filesWithoutOldRows", optional=True)
+        ),
     )
 
 
@@ -268,6 +286,7 @@ def _delete_rows_from_json(document: Document, schema: Schema) -> DeleteRows:
 
 _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]] = {
     "ADD_FILES": (AddFiles, _add_to_json, _add_from_json),
+    "UPSERT_FILES": (UpsertFiles, _upsert_to_json, _upsert_from_json),
     "ASSIGN_JOB_IDS": (
         ClaimFiles,
         _claim_to_json,

@@ -15,7 +15,7 @@ from sleeper.model.keys import key_type, value_from_json, value_to_json
 from sleeper.model.partitions import Partition
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
-from sleeper.model.row_deletes import RowDelete
+from sleeper.model.row_deletes import KeyFile, RowDelete
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 
@@ -171,19 +171,44 @@ def schemas_from_json(text: str | bytes) -> dict[int, Schema]:
 
 
 def deletes_to_json(deletes: Iterable[RowDelete], schema: Schema) -> list[dict[str, Any]]:
-    """Encode deletions of rows."""
+    """Encode deletions of rows.
+
+    Those by the keys of files have no `regions`, so that versions that do not know them refuse
+    them.
+    """
     return [
-        {"number": each.number, "regions": regions_to_json(each.regions, schema)}
+        {"number": each.number}
+        | (
+            {"keyFiles": {name: _key_files_to_json(of) for name, of in each.key_files.items()}}
+            if each.key_files
+            else {"regions": regions_to_json(each.regions, schema)}
+        )
         for each in deletes
     ]
+
+
+def _key_files_to_json(files: Iterable[KeyFile]) -> list[dict[str, Any]]:
+    return [{"filename": each.filename, "numberOfRows": each.row_count} for each in files]
 
 
 def deletes_from_json(documents: Iterable[Document], schema: Schema) -> tuple[RowDelete, ...]:
     """Decode deletions of rows."""
     return tuple(
-        RowDelete(read(each, "number", int), regions_from_json(each, "regions", schema))
+        RowDelete(read(each, "number", int), key_files=_key_files_from_json(each["keyFiles"]))
+        if "keyFiles" in each
+        else RowDelete(read(each, "number", int), regions_from_json(each, "regions", schema))
         for each in documents
     )
+
+
+def _key_files_from_json(document: Document) -> dict[str, tuple[KeyFile, ...]]:
+    return {
+        partition_id: tuple(
+            KeyFile(checked_data_file(read(each, "filename", str)), read(each, "numberOfRows", int))
+            for each in read_list(document, partition_id, dict)
+        )
+        for partition_id in document
+    }
 
 
 def partitions_to_json(partitions: Iterable[Partition], schema: Schema) -> list[dict[str, Any]]:

@@ -46,6 +46,7 @@ class KeysRemoved(Transaction):
 
 _KINDS: Final[dict[type[Transaction], str]] = {
     files.AddFiles: "rows added",
+    files.UpsertFiles: "rows added or replaced",
     files.ReplaceFiles: "files compacted",
     files.SplitFileReferences: "references moved to leaves",
     files.DeleteFiles: "garbage deleted",
@@ -198,7 +199,7 @@ def _changes(transaction: Transaction, number: int, removed: RemovedRows) -> _Ch
             names = {reference.filename for reference in references}
             rows = sum(reference.row_count for reference in references)
             return _Changes(
-                rows_added=rows if transaction.are_new else 0,
+                rows_added=rows,
                 files_added=len(names) + len(unreferenced),
                 job_ids=() if job is None else (job.job_id,),
             )

@@ -314,11 +314,7 @@ def _versions_before(
         for number in range(first, newest.number + 1):
             state = states.of(number + 1) if number < newest.number else newest
             is_late = state.at is None or state.at <= since
-            if (
-                before is not None
-                and not is_late
-                and not before.files.needs_more_than(newest.files)
-            ):
+            if before is not None and not is_late and not before.needs_more_than(newest):
                 yield before
             before = state if state.files.reference_count else None
     except VersionNotFound:

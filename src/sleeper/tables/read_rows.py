@@ -141,7 +141,9 @@ def query_regions(
     def count() -> int:
         if reading.processing.is_identity:
             plan = plan_row_count(state, regions)
-            return plan.known_rows + count_rows_of_files(reading, plan.regions_by_file)
+            return plan.known_rows + count_rows_of_files(
+                reading, plan.regions_by_file, plan.key_files
+            )
         key = [reading.schema.names[0]]
         rows = read_leaves_unordered(reading, groups(), key, now_ms=now_ms)
         return sum(batch.num_rows for batch in rows)
@@ -220,7 +222,36 @@ class _View(NamedTuple):
     def look_up(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Sequence[pa.Table]:
         """Return the rows of one leaf's keys, as a table for each of its files."""
         reading = self.reading
+        if leaf.key_files:
+            return self._look_up_newest(leaf, keys)
         return reading.lookup.look_up(leaf.filenames, keys, reading.arrow_schema, self.read_columns)
+
+    def _look_up_newest(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Sequence[pa.Table]:
+        """Look up in files, of which some have old rows of keys that newer files have too."""
+        from sleeper.engine.processing.known_keys import without_keys
+
+        lookup, schema = self.reading.lookup, self.reading.arrow_schema
+        key_names = self.reading.schema.row_key_names
+        names = [*dict.fromkeys([*key_names, *self.read_columns])]
+        newer = {name for of_file in leaf.key_files.values() for name in of_file}
+        replaced = sorted(newer.difference(leaf.filenames))
+        tables, others = lookup.at_once(
+            [
+                partial(lookup.look_up, leaf.filenames, keys, schema, names),
+                partial(lookup.look_up, replaced, keys, schema, key_names),
+            ]
+        )
+        found = {
+            name: rows.select(key_names)
+            for name, rows in zip([*leaf.filenames, *replaced], [*tables, *others], strict=True)
+            if rows.num_rows
+        }
+        visible = []
+        for name, rows in zip(leaf.filenames, tables, strict=True):
+            gone = [found[each] for each in leaf.key_files.get(name, ()) if each in found]
+            stay = without_keys(rows, pa.concat_tables(gone)) if rows.num_rows and gone else rows
+            visible.append(stay.select(self.read_columns))
+        return visible
 
     def process(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return the rows of one leaf from all its files, in key order, processed."""

@@ -1,16 +1,17 @@
 """Upserts: adds rows, and deletes those of the same row keys in the same entry (rule DEL-3).
 
 1. the rows are checked, sorted and written as an ingest writes them; a repeated key is refused
-2. the keys of the new files are read back
-3. up to 1,000 keys are deleted as `Table.delete` does, where the table has format 2 and room for
-   them: one entry, and no other file is read or written
-4. the rows of more keys are hidden by ranges, or written out of leaves (`hide_keys`). Files that
-   others add to these leaves meanwhile may have the same keys: then all of that is done again
-5. the deletion and the new files are one entry: a reader sees the old rows or the new ones
+2. up to 1,000 keys are deleted as `Table.delete` does, where the table has format 2 and room for
+   them; else the new files are committed as those whose keys older files have no more
+   (`UpsertFiles`). One entry, and no other file is read or written: a reader sees the old rows or
+   the new ones, whatever others add before the entry
+3. in a table of format 1 the rows of the keys are written out of leaves. Files that others add to
+   these leaves meanwhile may have the same keys: then that is done again
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,30 +21,27 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.processing.known_keys import first_repeated
-from sleeper.errors import CommitUnknown, DataDamaged, InputRefused, TableChanged
+from sleeper.errors import CommitRefused, CommitTooLarge, DataDamaged, InputRefused, TableChanged
 from sleeper.lookup.keys import key_rows
 from sleeper.model.csv_options import CsvOptions
+from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.queries import key_region
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.row_deletes import REGIONS_MAX
 from sleeper.state.file_references import FileReferences
+from sleeper.state.plans.push_down import FileKeys
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.deletes import DeleteRows
-from sleeper.state.transactions.files import AddFiles, placed_references
+from sleeper.state.transactions.files import AddFiles, UpsertFiles, placed_references
 from sleeper.state.transactions.preconditions import LeavesUnchanged
-from sleeper.tables.hide_keys import HiddenKeys, plan_hidden
 from sleeper.tables.ingest import IngestResult, ingest
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.unchanged_since import UnchangedSince
-from sleeper.tables.write_out import (
-    WrittenOut,
-    divided_by_keys,
-    until_undisturbed,
-    write_out,
-    write_out_beside,
-)
+from sleeper.tables.write_out import WrittenOut, divided_by_keys, until_undisturbed, write_out
+
+_log = logging.getLogger(__name__)
 
 
 def upsert(
@@ -100,49 +98,105 @@ def _commit_both(table: OpenTable, condition: UnchangedSince, added: AddFiles) -
         each.check(state)
     new = _only_new(state, added)
     _check_not_repeated(table, new)
-    rows = sum(each.row_count for each in added.references)
-    if rows <= REGIONS_MAX and state.format > 1:
-        batches = _keys(table, new, whole_region(table.schema)).to_batches()
-        keys = [key for batch in batches for key in key_rows(batch)]
-        regions = tuple(dict.fromkeys(key_region(table.schema, each) for each in keys))
-        both = [DeleteRows(regions=regions), added]
-        done = table.store.commit_group([*relies_on, *both], together=True)
-        refusals = [each for each in done.refusals if each is not None]
-        if not refusals:
-            return done.state
-        if not isinstance(refusals[0], TableChanged):
-            raise refusals[0]  # else the table has no room for so many deletions
-    return until_undisturbed(table, lambda: _replaced(table, added, relies_on)).state
+    if state.format > 1:
+        rows = sum(each.row_count for each in added.references)
+        if rows <= REGIONS_MAX:
+            done = _committed(table, [*relies_on, _deletion_of_keys(table, new), added])
+            if isinstance(done, TableState):
+                return done
+            if not isinstance(done, TableChanged):
+                raise done
+            # the table has no room for so many deletions
+        attempt = partial(_with_keys_of_files, table, added, relies_on)
+        try:
+            return until_undisturbed(table, attempt).state
+        except CommitTooLarge as full:
+            _log.info("rows are written out of leaves of table %s instead: %s", table.name, full)
+    return until_undisturbed(table, partial(_written_out, table, added, relies_on)).state
 
 
-def _replaced(table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]) -> WrittenOut:
-    """Hide the keys of the new files, or write them out of leaves, and commit all together."""
+def _deletion_of_keys(table: OpenTable, new: TableState) -> DeleteRows:
+    batches = _keys(table, new, whole_region(table.schema)).to_batches()
+    keys = [key for batch in batches for key in key_rows(batch)]
+    regions = (key_region(table.schema, each) for each in keys)
+    return DeleteRows(regions=tuple(dict.fromkeys(regions)))
+
+
+def _committed(table: OpenTable, transactions: Sequence[Transaction]) -> TableState | CommitRefused:
+    """Commit transactions in one entry; return the state after them, or why they were refused."""
+    done = table.store.commit_group(transactions, together=True)
+    refusals = [each for each in done.refusals if each is not None]
+    return refusals[0] if refusals else done.state
+
+
+def _with_keys_of_files(
+    table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]
+) -> WrittenOut:
+    """Commit new files as those whose keys older files have no more.
+
+    Files of keys that are beside those of all others, by first and last keys, are said to replace
+    nothing: readers need not look. It is refused if others come to their leaves.
+    """
+    state = table.store.refresh()
+    added.check(state)
+    placed = placed_references(added.references, state.partitions)
+    apart = {each.filename for each in placed} - {
+        each.filename for each in placed if _may_replace(each, state)
+    }
+    known = {
+        leaf_id: frozenset(each.filename for each in state.references_of(leaf_id))
+        for each in placed
+        if each.filename in apart
+        for leaf_id in [each.partition_id]
+        if state.partition(leaf_id).is_leaf
+    }
+    whole = UpsertFiles(
+        references=added.references,
+        unreferenced=added.unreferenced,
+        job=added.job,
+        written_since=added.written_since,
+        without_old_rows=frozenset(apart),
+    )
+    done = _committed(table, [*relies_on, LeavesUnchanged(known=known), whole])
+    if isinstance(done, TableState):
+        return WrittenOut(done, 0)
+    raise done
+
+
+def _may_replace(reference: FileReference, state: TableState) -> bool:
+    """Return whether older files may have rows of a file's keys."""
+    partition = state.partition(reference.partition_id)
+    if not partition.is_leaf:
+        return True
+    own = FileKeys.of(reference, state, None)
+    if own.first is None or own.last is None:
+        return True
+    for each in state.references_of(partition.partition_id):
+        other = FileKeys.of(each, state, None)
+        if other.first is None or other.last is None:
+            return True
+        if own.first <= other.last and other.first <= own.last:
+            return True
+    return False
+
+
+def _written_out(table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]) -> WrittenOut:
+    """Write the keys of the new files out of leaves, and commit all together."""
     state = table.store.refresh()
     added.check(state)
     new = _only_new(state, added)
-    leaves = [leaf for leaf in state.leaf_partitions() if any(new.references_of(leaf.partition_id))]
-    keys_of = partial(_keys, table, new)
-    if state.format > 1:
-        plan = plan_hidden(table, state, leaves, keys_of)
-    else:
-        plan = HiddenKeys(table, state, keys_of, to_write=[each.partition_id for each in leaves])
-    plan.write()
+    leaf_ids = [
+        leaf.partition_id
+        for leaf in state.leaf_partitions()
+        if any(new.references_of(leaf.partition_id))
+    ]
 
     def beside(read: Sequence[CompactionJob]) -> Sequence[Transaction]:
-        known = dict.fromkeys(plan.to_write, frozenset[str]())
+        known = dict.fromkeys(leaf_ids, frozenset[str]())
         known |= {job.partition_id: frozenset(job.inputs) for job in read}
-        return [*relies_on, LeavesUnchanged(known=known), *plan.transactions(), added]
+        return [*relies_on, LeavesUnchanged(known=known), added]
 
-    divide = divided_by_keys(table, keys_of)
-    try:
-        if plan.to_write:
-            return write_out(table, plan.to_write, divide, beside)
-        return write_out_beside(table, state, [], divide, beside(()))
-    except CommitUnknown:
-        raise  # the files may be in the table
-    except BaseException:
-        plan.discard()
-        raise
+    return write_out(table, leaf_ids, divided_by_keys(table, partial(_keys, table, new)), beside)
 
 
 def _only_new(state: TableState, added: AddFiles) -> TableState:

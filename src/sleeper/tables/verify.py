@@ -307,7 +307,7 @@ def verify_files(
     Raises:
         StorageFailed: the storage did not answer.
     """
-    names = state.files.needed_besides(FileReferences.empty())
+    names = sorted({*state.files.needed_besides(FileReferences.empty()), *state.key_files()})
     files = rows = size_bytes = replaced = 0
     findings: list[Finding] = []
 
@@ -341,14 +341,14 @@ def _check(
     """Check one file; None if the newest state does not reference it."""
     for _ in range(_LOOKS_MAX):
         file = _referenced(name, state)
-        if not file.references:
+        if not _is_needed(file, state):
             return None  # of partitions that are not in the tree, which is a finding of the state
         checked = checker.check(file)
         if not checked.findings:
             break
         state = store.refresh()
         now = _referenced(name, state)
-        if not now.references:
+        if not _is_needed(now, state):
             _LOG.info("%s was compacted and deleted before it was checked", name)
             return None
         if same_references(now.references, file.references):
@@ -373,7 +373,7 @@ def _looked_at_again(
         nonlocal unreferenced
         for name in names:
             file = _referenced(name, state)
-            if file.references:
+            if _is_needed(file, state):
                 yield file
             else:
                 unreferenced += 1
@@ -430,6 +430,11 @@ def _referenced(name: str, state: TableState) -> ReferencedFile:
     )
     regions = tuple(state.partition(each.partition_id).region for each in references)
     return ReferencedFile(filename=name, references=references, regions=regions)
+
+
+def _is_needed(file: ReferencedFile, state: TableState) -> bool:
+    """Return whether a partition of the tree references a file, or others leave its keys out."""
+    return bool(file.references) or file.filename in state.key_files()
 
 
 def _reference_faults(file: ReferencedFile) -> Iterator[Finding]:

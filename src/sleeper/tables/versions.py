@@ -125,7 +125,7 @@ def deletions_reported(version: TableState, *, store: StateStore, files: Objects
         yield
     except DataDamaged as damage:
         newest = store.refresh()
-        needed = set(version.files.needed_besides(newest.files))
+        needed = {*version.files.needed_besides(newest.files), *version.key_files()}
         if needed:
             needed -= {info.key for info in files.listing("data/")}
         if not needed:

@@ -45,7 +45,6 @@ from sleeper.model.ranges import Region
 from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.files import ReplaceFiles
-from sleeper.state.transactions.preconditions import NoRowsMoved
 from sleeper.tables.claims import claims_of_run, release_claims
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.push_down import push_down_references
@@ -173,8 +172,7 @@ def write_out(
         CommitRefused: others changed these leaves meanwhile. Nothing was committed.
     """
     _take_over(table, leaf_ids)
-    planned = table.store.refresh()
-    jobs = _jobs(table, planned, leaf_ids, only)
+    jobs = _jobs(table, table.store.refresh(), leaf_ids, only)
     guard = table.sweep_guard()
     with claims_of_run(table, max(1, len(jobs))) as held:
         claimed = [job for some in held.rounds(jobs, None) for job in some]
@@ -190,8 +188,7 @@ def write_out(
                     written.append(rewritten)
             guard.check([each.transaction.output.filename for each in written], table.store.time())
             files = [each.transaction for each in written]
-            checks = [_no_rows_moved(table, planned, state, claimed)] if files else []
-            after = _committed_together(table, [*checks, *beside(claimed), *files]) or state
+            after = _committed_together(table, [*beside(claimed), *files]) or state
             return WrittenOut(after, sum(each.rows for each in written))
         except CommitUnknown:
             raise  # the files may be in the table
@@ -286,14 +283,6 @@ def _check_held(state: TableState, jobs: Sequence[CompactionJob]) -> None:
     for job in jobs:
         if not state.is_assigned(job.job_id, job.partition_id, job.inputs):
             raise FileReferenceNotAssignedToJob(f"claims on leaf {job.partition_id} were released")
-
-
-def _no_rows_moved(
-    table: OpenTable, planned: TableState, state: TableState, jobs: Sequence[CompactionJob]
-) -> NoRowsMoved:
-    """Return what refuses new files if rows of the leaves were written elsewhere since the plan."""
-    regions = tuple(state.partition(each.partition_id).region for each in jobs)
-    return NoRowsMoved(since=planned.number, regions=regions, schema=table.schema)
 
 
 def _only_inputs(state: TableState, job: CompactionJob) -> TableState:

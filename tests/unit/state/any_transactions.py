@@ -25,6 +25,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
     SweepOrphans,
+    UpsertFiles,
 )
 from sleeper.state.transactions.formats import SetFormat
 from sleeper.state.transactions.moves import MoveState
@@ -90,7 +91,19 @@ def additions(draw):
         unreferenced=waiting,
         job=draw(st.none() | jobs),
         written_since=draw(MAYBE_TIMES),
-        are_new=draw(st.booleans()),
+    )
+
+
+@st.composite
+def upserts(draw):
+    added = draw(additions())
+    names = sorted({each.filename for each in added.references})
+    return UpsertFiles(
+        references=added.references,
+        unreferenced=added.unreferenced,
+        job=added.job,
+        written_since=added.written_since,
+        without_old_rows=draw(st.frozensets(st.sampled_from(names))) if names else frozenset(),
     )
 
 
@@ -134,6 +147,7 @@ moves = st.builds(
 """Not among `transactions`: a store takes no commit after one."""
 file_transactions = st.one_of(
     additions(),
+    upserts(),
     st.builds(
         ClaimFiles,
         assignments=st.lists(assignments, max_size=3).map(tuple),

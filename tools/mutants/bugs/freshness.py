@@ -21,19 +21,11 @@ BUGS = (
         name="compacted-rows-are-new",
         breaks="Rows that a compaction wrote anew count as added.",
         module="state/change_feed.py",
-        right="        if isinstance(transaction, AddFiles) and transaction.are_new:\n",
+        right="        if isinstance(transaction, AddFiles):\n",
         wrong="        if type(transaction).__name__ == 'ReplaceFiles':\n"
         "            row_counts[transaction.output.filename] = transaction.output.row_count\n"
-        "        if isinstance(transaction, AddFiles) and transaction.are_new:\n",
+        "        if isinstance(transaction, AddFiles):\n",
         tests=("tests/stories/test_history.py",),
-    ),
-    Bug(
-        name="rows-written-again-are-new",
-        breaks="A stream has rows twice around which an upsert hid a range.",
-        module="state/change_feed.py",
-        right="        if isinstance(transaction, AddFiles) and transaction.are_new:\n",
-        wrong="        if isinstance(transaction, AddFiles):\n",
-        tests=("tests/stories/test_large_upserts.py", "-k", "told_as_new"),
     ),
     Bug(
         name="old-answer-returned",

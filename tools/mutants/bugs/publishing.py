@@ -44,8 +44,8 @@ BUGS = (
         name="deleted-version-published",
         breaks="A version is published whose files were deleted.",
         module="tables/publish.py",
-        right="                and not before.files.needs_more_than(newest.files)\n",
-        wrong="",
+        right=" and not before.needs_more_than(newest):\n",
+        wrong=":\n",
         tests=(*STORY, "-k", "passed_over"),
     ),
     Bug(

@@ -52,8 +52,16 @@ BUGS = (
         name="purge-of-visible-rows-alone",
         breaks="Files that have yet to obey a deletion which names a key are left.",
         module=FILES,
-        right="{*rows, *_files_to_obey(state, keys), *_parts_below(state, tops)}\n",
+        right="{*rows, *to_obey, *_parts_below(state, tops)}\n",
         wrong="{*rows, *_parts_below(state, tops)}\n",
+        tests=PURGES,
+    ),
+    Bug(
+        name="keys-of-an-upsert-stay-purged",
+        breaks="A file that was merged is kept for the keys of an upsert, purged ones among them.",
+        module=FILES,
+        right="            if any(each.filename in with_keys for each in found):\n",
+        wrong="            if False:\n",
         tests=PURGES,
     ),
     Bug(

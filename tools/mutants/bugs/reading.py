@@ -223,8 +223,8 @@ BUGS = (
         name="estimates-counted",
         breaks="A count takes the estimates that a push-down made.",
         module="state/plans/queries.py",
-        right="            if whole and not reference.row_count_estimated and not hidden:",
-        wrong="            if whole and not hidden:",
+        right="            if whole and not (reference.row_count_estimated or hidden or keys):",
+        wrong="            if whole and not (hidden or keys):",
         tests=("tests/unit/state/plans/test_row_counts.py",),
     ),
     Bug(

@@ -63,8 +63,8 @@ BUGS = (
         name="input-merged-twice",
         breaks="A compaction reads the first of its inputs twice.",
         module="engine/writing/compaction_output.py",
-        right="reading.scanner.merge(reading.slices(regions_by_file))\n",
-        wrong="reading.scanner.merge(reading.slices(regions_by_file) * 2)\n    rows_by_file = {}\n",
+        right="reading.scanner.merge(slices)\n",
+        wrong="reading.scanner.merge(slices * 2)\n    rows_by_file = {}\n",
         tests=ANY_ORDER,
     ),
     Bug(

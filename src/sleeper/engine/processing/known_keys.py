@@ -77,7 +77,7 @@ def first_repeated(batches: Iterable[pa.RecordBatch]) -> dict[str, Any] | None:
 
 def count_with_keys(rows: pa.Table, keys: pa.Table) -> int:
     """Return how many rows, in any order, have one of the keys."""
-    return int(pc.sum(_are_among(rows, keys)).as_py() or 0)
+    return int(pc.sum(are_among(rows, keys)).as_py() or 0)
 
 
 def has_key(chunk: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
@@ -89,7 +89,7 @@ def has_key(chunk: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
     near = keys_between(keys, first[0].as_py(), first[-1].as_py())
     if not near.num_rows:
         return pa.repeat(pa.scalar(value=False), chunk.num_rows)
-    return _are_among(chunk, near)
+    return are_among(chunk, near)
 
 
 def keys_between(keys: pa.Table, low: Any, high: Any) -> pa.Table:
@@ -104,7 +104,13 @@ def keys_between(keys: pa.Table, low: Any, high: Any) -> pa.Table:
     return keys.slice(begin, bisect_right(places, high, lo=begin, key=value) - begin)
 
 
-def _are_among(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
+def without_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """Return the rows, in any order, that have none of the keys."""
+    return rows.filter(pc.invert(are_among(rows, keys)))
+
+
+def are_among(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Return for each row, in any order, whether it has one of the keys."""
     if keys.num_columns == 1:
         column = rows.column(keys.column_names[0])
         return pc.is_in(column, value_set=keys.column(0).combine_chunks())

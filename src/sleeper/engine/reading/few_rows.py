@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.engine.reading.left_out_keys import NO_KEYS_OUT, KeysOut, LeftOutKeys
 from sleeper.engine.reading.verified_pages import key_value
 from sleeper.lookup.column_reader import as_ranges
 from sleeper.lookup.columns import comparable_array
@@ -56,6 +57,7 @@ def read_few_rows(
     columns: Sequence[str],
     schema: Schema,
     arrow_schema: pa.Schema,
+    keys_out: KeysOut = NO_KEYS_OUT,
 ) -> pa.Table | None:
     """Return the rows of files inside their regions, in key order; None if they may be many.
 
@@ -65,6 +67,7 @@ def read_few_rows(
         columns: The columns to return, with all keys.
         schema: The table's schema.
         arrow_schema: The same as Arrow's.
+        keys_out: The keys whose rows are left out of files.
 
     Raises:
         DataDamaged: a file is missing or damaged.
@@ -95,7 +98,7 @@ def read_few_rows(
             partial(
                 lookup.inspect,
                 name,
-                partial(_read, table, regions_by_file[name], choice.found),
+                partial(_read, table, regions_by_file[name], choice.found, keys_out.get(name)),
                 keep=True,
             )
             for name, choice in chosen.items()
@@ -186,10 +189,11 @@ def _read(
     table: _Table,
     regions: Sequence[Region],
     found: Sequence[KeyRows],
+    keys_out: LeftOutKeys | None,
     index: ParquetIndex,
     read: ReadRanges,
 ) -> list[pa.RecordBatch]:
-    """Read the columns of rows, and keep those inside the regions."""
+    """Read the columns of rows, and keep those inside the regions, with keys that stay."""
     bound = index.columns(table.arrow_schema)
     columns = [bound[name] for name in table.columns]
     result = pa.schema([table.arrow_schema.field(name) for name in table.columns])
@@ -197,7 +201,8 @@ def _read(
     for _, arrays in read_rows(index, found, columns, read):
         rows = pa.RecordBatch.from_arrays(arrays, schema=result)
         inside = [are_inside(rows, region, table.schema) for region in regions]
-        batches.append(rows.filter(reduce(pc.or_, inside)))
+        kept = rows.filter(reduce(pc.or_, inside))
+        batches.append(kept if keys_out is None else keys_out.staying(kept))
     return batches
 
 

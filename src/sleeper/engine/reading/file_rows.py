@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.engine.reading.decoded_rows import GroupRows, decode_rows, join_ranges
+from sleeper.engine.reading.left_out_keys import NO_KEYS_OUT, KeysOut
 from sleeper.engine.reading.regions import disjoint_regions
 from sleeper.engine.reading.verified_pages import Limits, first_key_limits, places_between
 from sleeper.lookup.columns import Ints
@@ -261,19 +262,28 @@ class FileRows:
         self._threads = threads
 
     def count_files(
-        self, regions_by_file: Mapping[str, Sequence[Region]], left_out: list[str]
+        self,
+        regions_by_file: Mapping[str, Sequence[Region]],
+        left_out: list[str],
+        keys_out: KeysOut = NO_KEYS_OUT,
     ) -> int:
         """Return how many rows of files are inside their regions; only keys at borders are read.
 
         Args:
             regions_by_file: For each file its regions.
             left_out: Files without page sums, which are not counted, are added to it.
+            keys_out: The keys whose rows are left out of files: all keys of these are read.
 
         Raises: as `read_files`.
         """
+        names = self._schema.row_key_names
 
         def count(file: tuple[str, Sequence[Region]]) -> int:
-            return sum(rows.row_count for rows in self._choose(*file, left_out))
+            if file[0] not in keys_out:
+                return sum(rows.row_count for rows in self._choose(*file, left_out))
+            parts = self._parts(names, left_out, file)
+            rows = (self._read_part(names, keys_out, part) for part in parts)
+            return sum(batch.num_rows for batches in rows for batch in batches)
 
         files = regions_by_file.items()
         if len(files) < _FILES_IN_THREADS:
@@ -286,6 +296,7 @@ class FileRows:
         regions_by_file: Mapping[str, Sequence[Region]],
         columns: Sequence[str],
         left_out: list[str],
+        keys_out: KeysOut = NO_KEYS_OUT,
     ) -> Iterator[pa.RecordBatch]:
         """Return rows of files, in the order of each file, one file after the other.
 
@@ -295,6 +306,7 @@ class FileRows:
             columns: The columns to return, in this order.
             left_out: Files without page sums, which are not read, are added to it. It is complete
                 after the last row.
+            keys_out: The keys whose rows are left out of files.
 
         Raises:
             DataDamaged: a file is missing or damaged; it may be raised in the middle.
@@ -305,22 +317,24 @@ class FileRows:
             divide = partial(self._parts, columns, left_out)
             return self._read_parts(
                 columns,
+                keys_out,
                 lambda pool: chain.from_iterable(_ahead(pool, divide, files, self._threads)),
             )
         parts = (part for file in files for part in self._parts(columns, left_out, file))
         first = [*islice(parts, 2)]
         if len(first) < 2:
-            return (batch for part in first for batch in self._read_part(columns, part))
-        return self._read_parts(columns, lambda _: chain(first, parts))
+            return (batch for part in first for batch in self._read_part(columns, keys_out, part))
+        return self._read_parts(columns, keys_out, lambda _: chain(first, parts))
 
     def _read_parts(
         self,
         columns: Sequence[str],
+        keys_out: KeysOut,
         parts: Callable[[ThreadPoolExecutor], Iterable[Part]],
     ) -> Iterator[pa.RecordBatch]:
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sleeper-scan")
         try:
-            work = partial(self._read_part, columns)
+            work = partial(self._read_part, columns, keys_out)
             for batches in _ahead(pool, work, parts(pool), self._threads):
                 yield from batches
         finally:
@@ -366,13 +380,22 @@ class FileRows:
                 size, count = group_bytes, rows.row_count
         return parts
 
-    def _read_part(self, columns: Sequence[str], part: Part) -> list[pa.RecordBatch]:
+    def _read_part(
+        self, columns: Sequence[str], keys_out: KeysOut, part: Part
+    ) -> list[pa.RecordBatch]:
         filename, chosen = part
+        keys = keys_out.get(filename)
+        names = [*columns]
+        if keys is not None:
+            names += [name for name in self._schema.row_key_names if name not in names]
 
         def decode(index: ParquetIndex, read: ReadRanges) -> list[pa.RecordBatch]:
-            return decode_rows(index, chosen, columns, self._arrow_schema, read)
+            return decode_rows(index, chosen, names, self._arrow_schema, read)
 
-        return self._lookup.inspect(filename, decode)
+        batches = self._lookup.inspect(filename, decode)
+        if keys is None:
+            return batches
+        return [keys.staying(batch).select([*columns]) for batch in batches]
 
 
 def _ahead(

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.reading.left_out_keys import LeftOutKeys
 from sleeper.engine.reading.regions import (
     PREDICATE_REGIONS_MAX,
     disjoint_regions,
@@ -32,6 +33,8 @@ from sleeper.engine.reading.regions import (
 )
 from sleeper.engine.reading.session import (
     Session,
+    column,
+    datafusion,
     file_failure,
     is_read_failure,
     is_shortage,
@@ -75,12 +78,14 @@ class FileSlice:
         columns: The table's columns as the file has them, in order; None if it has them all as the
             schema says.
         without: Values of the single row key, ascending: rows of these keys are not read.
+        keys_out: The rows of these keys are not read.
     """
 
     url: str
     regions: tuple[Region, ...] = ()
     columns: tuple[BoundColumn, ...] | None = None
     without: tuple[Any, ...] = ()
+    keys_out: LeftOutKeys | None = None
 
     def joined(self, schema: Schema) -> FileSlice:
         """Return the same rows by as few regions as possible."""
@@ -250,8 +255,23 @@ class Scanner:
             if asked not in predicates:
                 predicates[asked] = slice_predicate(*asked, self._schema, self._arrow_schema)
             predicate = predicates[asked]
-            frames.append(frame if predicate is None else frame.filter(predicate))
+            read = frame if predicate is None else frame.filter(predicate)
+            if part.keys_out is not None:
+                read = read.filter(self._staying(part.keys_out))
+            frames.append(read)
         return frames
+
+    def _staying(self, keys_out: LeftOutKeys) -> Any:
+        """Return the expression that is true for rows of other keys, which Python evaluates."""
+        names = self._schema.row_key_names
+
+        def stay(*columns: pa.Array) -> pa.Array:
+            mask = keys_out.stay(pa.RecordBatch.from_arrays([*columns], names))
+            return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+
+        kinds = [self._arrow_schema.field(name).type for name in names]
+        function = datafusion().udf(stay, kinds, pa.bool_(), "volatile", "has_none_of_the_keys")
+        return function(*map(column, names))
 
     def _run(
         self, session: Session, frames: Sequence[Any], names: list[str]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -42,6 +42,7 @@ from sleeper.ports.objects import Objects
 if TYPE_CHECKING:
     from sleeper.engine.reading import merged_scan, verified_pages
     from sleeper.engine.reading.file_rows import FileRows
+    from sleeper.engine.reading.left_out_keys import LeftOutKeys
     from sleeper.ports.read_cache import ReadCache
 
 _PARTS_AT_ONCE = 4
@@ -100,8 +101,18 @@ class TableReader:
 
         return verified_pages.VerifiedPages(self.lookup, self.arrow_schema)
 
+    def keys_out(self, key_files: Mapping[str, tuple[str, ...]]) -> dict[str, LeftOutKeys]:
+        """Return what is left out of files, given by file the files of the keys."""
+        from sleeper.engine.reading.left_out_keys import LeftOutKeys
+
+        known = {
+            names: LeftOutKeys(self.lookup, self.schema, self.arrow_schema, names)
+            for names in {*key_files.values()}
+        }
+        return {name: known[names] for name, names in key_files.items()}
+
     def slices(
-        self, regions_by_file: Mapping[str, tuple[Region, ...]]
+        self, regions_by_file: Mapping[str, tuple[Region, ...]], keys_out: Mapping[str, LeftOutKeys]
     ) -> list[merged_scan.FileSlice]:
         """Return what `scanner` reads: for each file its regions, all rows if there are none.
 
@@ -118,7 +129,9 @@ class TableReader:
                 [partial(self.lookup.inspect, name, self._changed_columns) for name in names]
             )
         return [
-            merged_scan.FileSlice(self.files.url(name), regions_by_file[name], own)
+            merged_scan.FileSlice(
+                self.files.url(name), regions_by_file[name], own, keys_out=keys_out.get(name)
+            )
             for name, own in zip(names, columns, strict=True)
         ]
 
@@ -222,31 +235,39 @@ def read_leaves_unordered(
         yield from read_leaves(reading, groups, columns, now_ms=now_ms)
         return
     every_leaf = [leaf for group in groups for leaf in group]
-    regions_by_file = _regions_by_file(reading, every_leaf)
+    files = _FilesToRead.of(reading, every_leaf)
     needed = columns_to_read(reading, columns, keys=False)
     from sleeper.engine.processing import process
 
     rows = process.process(
-        _rows_of_files(reading, regions_by_file, needed), processing, reading.schema, now_ms=now_ms
+        _rows_of_files(reading, files, needed), processing, reading.schema, now_ms=now_ms
     )
     for batch in rows:
         yield batch.select(columns)
 
 
 def count_rows_of_files(
-    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
+    reading: TableReader,
+    regions_by_file: Mapping[str, tuple[Region, ...]],
+    key_files: Mapping[str, tuple[str, ...]],
 ) -> int:
     """Return how many rows of files are inside their regions; processing is not applied.
+
+    Args:
+        reading: The table.
+        regions_by_file: The files, and their regions.
+        key_files: By file, the files whose keys do not count.
 
     Raises:
         DataDamaged: a file is missing or damaged.
         StorageFailed: a file cannot be read.
     """
     left_out = list[str]()
-    count = reading.file_rows.count_files(regions_by_file, left_out)
+    files = _FilesToRead(regions_by_file, reading.keys_out(key_files))
+    count = reading.file_rows.count_files(files.regions, left_out, files.keys_out)
     key = [reading.schema.names[0]]
     for name in left_out:
-        rows = _merged(reading, {name: regions_by_file[name]}, key)
+        rows = _merged(reading, files.only(name), key)
         count += sum(batch.num_rows for batch in rows)
     return count
 
@@ -292,105 +313,96 @@ def _streams(
         every_leaf = [*chain(*joined)]
         is_small = len(joined) > 1 and not is_few
         if is_small and len(_filenames(every_leaf)) <= few_rows.files_max(reading.lookup):
-            few = _few_rows(reading, _regions_by_file(reading, every_leaf), needed)
+            few = _few_rows(reading, _FilesToRead.of(reading, every_leaf), needed)
             if few is not None:
                 yield iter(few.to_batches())
                 return
     for group in joined:
-        regions_by_file = _regions_by_file(reading, group)
+        files = _FilesToRead.of(reading, group)
         if rows_max is None or not is_few:
-            yield _rows_in_order(reading, regions_by_file, columns)
+            yield _rows_in_order(reading, files, columns)
         else:
-            yield _first_rows_first(reading, regions_by_file, columns, rows_max)
+            yield _first_rows_first(reading, files, columns, rows_max)
 
 
 def _first_rows_first(
-    reading: TableReader,
-    regions_by_file: Mapping[str, tuple[Region, ...]],
-    columns: Sequence[str],
-    rows_max: int,
+    reading: TableReader, files: _FilesToRead, columns: Sequence[str], rows_max: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of files in key order; the pages of the first rows are read by themselves."""
     schema = reading.schema
-    reading.lookup.check(regions_by_file)
+    reading.lookup.check(files.regions)
     from sleeper.engine.reading import few_rows
 
     border = few_rows.border_after(
-        reading.lookup, regions_by_file, max(1, rows_max), schema, reading.arrow_schema
+        reading.lookup, files.regions, max(1, rows_max), schema, reading.arrow_schema
     )
     least = smallest_value(key_type(schema.row_keys[0]))
     windows = [Range(least, None)]
     if border is not None and border != least:
         windows = [Range(least, border), Range(border, None)]
     for window in windows:
-        from sleeper.engine.reading import verified_pages
-
-        cut = {
-            name: inside
-            for name, regions in regions_by_file.items()
-            if (inside := verified_pages.cut_regions(regions, window, schema))
-        }
-        yield from _rows_in_order(reading, cut, columns)
+        yield from _rows_in_order(reading, files.inside(window, schema), columns)
 
 
 def _rows_in_order(
-    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: Sequence[str]
+    reading: TableReader, files: _FilesToRead, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of files in key order, with the columns that processing needs."""
     needed = columns_to_read(reading, columns)
-    few = _few_rows(reading, regions_by_file, needed)
+    few = _few_rows(reading, files, needed)
     if few is not None:
         yield from few.to_batches()
-    elif len(regions_by_file) == 1:
+    elif len(files.regions) == 1:
         needed = columns_to_read(reading, columns, keys=False)
-        yield from _rows_of_files(reading, regions_by_file, needed)
+        yield from _rows_of_files(reading, files, needed)
     else:
-        yield from _merged(reading, regions_by_file, needed)
+        yield from _merged(reading, files, needed)
 
 
-def _few_rows(
-    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
-) -> pa.Table | None:
+def _few_rows(reading: TableReader, files: _FilesToRead, columns: list[str]) -> pa.Table | None:
     """Return the rows of files in key order, after a check of the files; None if they are many."""
-    reading.lookup.check(regions_by_file)
+    reading.lookup.check(files.regions)
     from sleeper.engine.reading import few_rows
 
     return few_rows.read_few_rows(
-        reading.lookup, regions_by_file, columns, reading.schema, reading.arrow_schema
+        reading.lookup,
+        files.regions,
+        columns,
+        reading.schema,
+        reading.arrow_schema,
+        files.keys_out,
     )
 
 
 def _rows_of_files(
-    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
+    reading: TableReader, files: _FilesToRead, columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of files, each file in its order; those that our reader cannot read come last."""
     left_out = list[str]()
-    yield from reading.file_rows.read_files(regions_by_file, columns, left_out)
+    yield from reading.file_rows.read_files(files.regions, columns, left_out, files.keys_out)
     for name in left_out:
-        yield from _merged(reading, {name: regions_by_file[name]}, columns)
+        yield from _merged(reading, files.only(name), columns)
 
 
 def _merged(
-    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
+    reading: TableReader, files: _FilesToRead, columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files in key order; pages are checked before they are read."""
-    reading.lookup.check(regions_by_file)
-    unchecked = _unchecked(reading, regions_by_file, columns)
+    reading.lookup.check(files.regions)
+    unchecked = _unchecked(reading, files.regions, columns)
     from sleeper.engine.reading import verified_pages
 
     windows = verified_pages.read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:
         reading.pages.check(unchecked)
-        yield from reading.scanner.merge(reading.slices(regions_by_file), columns)
+        slices = reading.slices(files.regions, files.keys_out)
+        yield from reading.scanner.merge(slices, columns)
         return
     for window in windows:
-        cut = {
-            name: inside
-            for name, regions in regions_by_file.items()
-            if (inside := verified_pages.cut_regions(regions, window, reading.schema))
-        }
-        reading.pages.check(_unchecked(reading, cut, columns))
-        rows: Any = reading.scanner.merge(reading.slices(cut), columns)
+        cut = files.inside(window, reading.schema)
+        reading.pages.check(_unchecked(reading, cut.regions, columns))
+        slices = reading.slices(cut.regions, cut.keys_out)
+        rows: Any = reading.scanner.merge(slices, columns)
         with closing(rows):
             yield from rows
 
@@ -407,24 +419,52 @@ def _unchecked(
     return [each for each in found if each is not None]
 
 
-def _regions_by_file(
-    reading: TableReader, group: Sequence[LeafQuery]
-) -> dict[str, tuple[Region, ...]]:
-    """Return the requested regions of each file, joined; no regions mean all rows.
+@dataclass(frozen=True, slots=True)
+class _FilesToRead:
+    """Files to read, and which rows of them.
 
-    Leaves may share files, each with its own regions.
+    Attributes:
+        regions: The requested regions of each file, disjoint; no regions mean all rows.
+        keys_out: By file, the keys whose rows are left out of it; only of files that have some.
     """
-    whole = whole_region(reading.schema)
-    by_file: dict[str, list[Region]] = {}
-    for leaf in group:
-        for filename in leaf.filenames:
-            asked = leaf.regions_of(filename)
-            if asked or not leaf.hidden:
-                by_file.setdefault(filename, []).extend(asked)
-    from sleeper.engine.reading.regions import disjoint_regions
 
-    joined = {name: disjoint_regions(asked) for name, asked in by_file.items()}
-    return {name: () if whole in asked else asked for name, asked in joined.items()}
+    regions: Mapping[str, tuple[Region, ...]]
+    keys_out: Mapping[str, LeftOutKeys]
+
+    @classmethod
+    def of(cls, reading: TableReader, group: Sequence[LeafQuery]) -> _FilesToRead:
+        """Join what is asked of leaves: they may share files, each with its own regions."""
+        whole = whole_region(reading.schema)
+        by_file: dict[str, list[Region]] = {}
+        key_files: dict[str, dict[str, None]] = {}
+        for leaf in group:
+            for filename in leaf.filenames:
+                asked = leaf.regions_of(filename)
+                if asked or not leaf.hidden:
+                    by_file.setdefault(filename, []).extend(asked)
+            for filename, names in leaf.key_files.items():
+                key_files.setdefault(filename, {}).update(dict.fromkeys(names))
+        from sleeper.engine.reading.regions import disjoint_regions
+
+        joined = {name: disjoint_regions(asked) for name, asked in by_file.items()}
+        regions = {name: () if whole in asked else asked for name, asked in joined.items()}
+        keys_out = reading.keys_out({name: tuple(keys) for name, keys in key_files.items()})
+        return cls(regions, keys_out)
+
+    def only(self, name: str) -> _FilesToRead:
+        """Return one of the files."""
+        return replace(self, regions={name: self.regions[name]})
+
+    def inside(self, window: Range, schema: Schema) -> _FilesToRead:
+        """Return the rows in a range of the first row key."""
+        from sleeper.engine.reading import verified_pages
+
+        cut = {
+            name: inside
+            for name, regions in self.regions.items()
+            if (inside := verified_pages.cut_regions(regions, window, schema))
+        }
+        return replace(self, regions=cut)
 
 
 def _filenames(leaves: Sequence[LeafQuery]) -> set[str]:

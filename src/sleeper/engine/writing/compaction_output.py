@@ -155,7 +155,8 @@ def _merged_chunks(
         regions = () if claimed.is_read_whole(each) else claimed.regions_of(each)
         if regions or claimed.is_read_whole(each):
             regions_by_file[each] = regions
-    batches: Any = reading.scanner.merge(reading.slices(regions_by_file))
+    slices = reading.slices(regions_by_file, reading.keys_out(claimed.key_files))
+    batches: Any = reading.scanner.merge(slices)
     chunks = taken_ahead(row_groups(batches, _CHUNK_ROWS), _CHUNKS_AHEAD, thread="sleeper-merge")
 
     def merged() -> Generator[pa.Table, None, None]:
@@ -220,6 +221,11 @@ def _small_chunks(
         tables = None  # of a part only its own pages must be whole, which a merge checks
     if tables is None:
         return None
+    keys_out = reading.keys_out(claimed.key_files)
+    tables = [
+        rows.filter(keys_out[each].stay(rows)) if each in keys_out else rows
+        for each, rows in zip(names, tables, strict=True)
+    ]
     key_names = reading.schema.key_names
     if len(every) == 1 and all(regions_by_file[each] for each in names):
         own = _inside(pa.concat_tables(tables), every.pop(), reading)

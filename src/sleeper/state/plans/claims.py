@@ -13,7 +13,7 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Region
 from sleeper.model.row_deletes import regions_without
-from sleeper.state.plans.queries import hidden_in
+from sleeper.state.plans.queries import hidden_in, key_files_of
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import Claim
 
@@ -111,6 +111,7 @@ class ClaimedJob:
         claimed_ms: When the last input was claimed, in milliseconds since 1970. Filters by age
             use it as the current time, so every attempt writes the same rows.
         hidden: Regions of deleted rows of the inputs, by file; only of files that have some.
+        key_files: By input, the files whose keys are deleted from it; only of those that have some.
         sequence: The number of the transaction that the job was planned at; deletions of rows up to
             it are applied to its output.
         row_count: Rows of its inputs in the partition, about.
@@ -125,10 +126,12 @@ class ClaimedJob:
     row_count: int = 0
     size_bytes: int = 0
     hidden: Mapping[str, tuple[Region, ...]] = field(default_factory=dict)
+    key_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def is_read_whole(self, filename: str) -> bool:
         """Return whether every row of an input is read."""
-        return filename in self.whole_files and filename not in self.hidden
+        deleted_from = self.hidden.keys() | self.key_files.keys()
+        return filename in self.whole_files and filename not in deleted_from
 
     def regions_of(self, filename: str) -> tuple[Region, ...]:
         """Return the regions to read of an input that is not read whole; none if it has no rows."""
@@ -170,7 +173,7 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         )
     whole, claimed = [], _EPOCH
     row_count = size_bytes = 0
-    hidden = {}
+    hidden, key_files = {}, {}
     references = state.files.references_named(job.inputs, job.partition_id)
     for filename, reference in zip(job.inputs, references, strict=True):
         if reference is None:
@@ -185,6 +188,8 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
             whole.append(filename)
         if gone := hidden_in(state, reference.sequence, [partition.region]):
             hidden[filename] = gone
+        if keys := key_files_of(state, reference.sequence, partition.partition_id):
+            key_files[filename] = tuple(each.filename for each in keys)
         claimed = max(claimed, reference.updated or _EPOCH)
         row_count += reference.row_count
         size_bytes += reference.size_bytes or 0
@@ -193,6 +198,7 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         partition=partition,
         whole_files=frozenset(whole),
         hidden=hidden,
+        key_files=key_files,
         claimed_ms=int(claimed.timestamp() * 1000),
         sequence=state.number,
         row_count=row_count,

@@ -17,9 +17,9 @@ from sleeper.html.values import NotebookHtml
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
-from sleeper.model.row_deletes import REGIONS_MAX
+from sleeper.model.row_deletes import REGIONS_MAX, KeyFile
 from sleeper.state.commit_changes import inputs_max
-from sleeper.state.plans.queries import hidden_in
+from sleeper.state.plans.queries import hidden_in, key_files_of
 from sleeper.state.table_state import TableState
 
 Files = Sequence[FileReference]
@@ -29,6 +29,10 @@ SMALL_FILE_BYTES: Final = 1 << 20
 SMALL_JOB_BYTES: Final = 32 << 20
 """Small files in a joined job, at most; the bytes of each, and of all. The engine reads so many at
 once into memory (`engine/reading/small_files.py`)."""
+_KEY_FILES_MAX: Final = 16
+_REPLACED_MAX: Final = 0.5
+"""A file is written anew once the keys of more files are deleted from it, or of files that have
+more rows than this share of its own. Readers compare its rows with all of these keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +148,7 @@ def plan_compactions(
         new_id: Makes random ids of jobs. If not all jobs may be created, the ids decide which.
 
     Files with deleted rows are written anew, whatever the strategy says, once the table has a
-    quarter of the deletions that it may have.
+    quarter of the deletions that it may have, or once upserts have replaced much of them.
 
     Source: rules CMP-3 to CMP-8.
     """
@@ -161,14 +165,23 @@ def plan_compactions(
         known = (ref for ref in references if ref.schema_number <= schema_id and only(ref))
         free = sorted((ref for ref in known if ref.job_id is None), key=lambda ref: ref.row_count)
         groups, reason = _groups(free, len(here), settings)
-        to_clean = [each for each in free if hidden_in(state, each.sequence, [leaf.region])]
+        key_files = {
+            each.filename: key_files_of(state, each.sequence, leaf.partition_id) for each in free
+        }
+        to_clean = [
+            each
+            for each in free
+            if key_files[each.filename] or hidden_in(state, each.sequence, [leaf.region])
+        ]
+        burdened = [each for each in free if _has_many(each, key_files[each.filename])]
         if all_files:
             outdated = [each for each in free if each.schema_number < schema_id]
             groups, reason = _with_the_rest(
                 groups, free, reason, settings.batch_files, [*to_clean, *outdated]
             )
-        elif many_deletes:
-            groups, reason = _with_the_deleted(groups, reason, settings.batch_files, to_clean)
+        elif many_deletes or burdened:
+            wanted = to_clean if many_deletes else burdened
+            groups, reason = _with_the_deleted(groups, reason, settings.batch_files, wanted)
         groups = _joined(groups, settings)
         if groups and settings.store_files is not None:
             told = f"the table's state store replaces at most {settings.store_files} files at once"
@@ -184,6 +197,12 @@ def plan_compactions(
             )
         )
     return _limited(leaves, settings.creation_limit - len(outstanding))
+
+
+def _has_many(reference: FileReference, key_files: Sequence[KeyFile]) -> bool:
+    """Return whether upserts have replaced much of a file, or were many."""
+    replaced = sum(each.row_count for each in key_files)
+    return len(key_files) > _KEY_FILES_MAX or replaced > _REPLACED_MAX * reference.row_count
 
 
 def _groups(free: Files, jobs_there: int, settings: CompactionSettings) -> tuple[list[Files], str]:

@@ -20,15 +20,17 @@ def collectable(heads: Sequence[TableState], kept_since: datetime) -> Iterator[s
     """Yield the files that may be deleted, by name.
 
     A file is needed as long as a head references it, or has referenced it at `kept_since` or later:
-    versions from that time on are retained. A head does not need a file that it does not track.
+    versions from that time on are retained. One with the keys of an upsert is needed until no file
+    has old rows of them. A head does not need a file that it does not track.
 
     Args:
         heads: The newest state of each branch of versions. A table has one branch today.
         kept_since: Older versions are not retained, and their readers are not protected.
     """
     waiting = merge(*([name for name, _ in head.files.unreferenced(kept_since)] for head in heads))
+    key_files = {name for head in heads for name in head.key_files()}
     for name, _ in groupby(waiting):
-        if not any(_is_needed(name, head, kept_since) for head in heads):
+        if name not in key_files and not any(_is_needed(name, head, kept_since) for head in heads):
             yield name
 
 

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from sleeper.model.files import FileReference
 from sleeper.model.processing import Processing
 from sleeper.state.plans.push_down import FileKeys
-from sleeper.state.plans.queries import hidden_in
+from sleeper.state.plans.queries import hidden_in, key_files_of
 from sleeper.state.table_state import TableState
 
 PublishedFormat = Literal["delta", "iceberg"]
@@ -107,7 +107,9 @@ def _with_deleted_rows(state: TableState) -> Iterator[str]:
     for partition_id in state.files.partition_ids() if state.deletes else ():
         region = state.partition(partition_id).region
         for reference in state.files.references_on(partition_id):
-            if hidden_in(state, reference.sequence, [region]):
+            if hidden_in(state, reference.sequence, [region]) or key_files_of(
+                state, reference.sequence, partition_id
+            ):
                 yield reference.filename
 
 

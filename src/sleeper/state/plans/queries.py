@@ -16,7 +16,7 @@ from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, leaf_groups
 from sleeper.model.queries import LeafLookup, LeafQuery
 from sleeper.model.ranges import Region
-from sleeper.model.row_deletes import regions_without
+from sleeper.model.row_deletes import KeyFile, regions_without
 from sleeper.state.table_state import TableState
 
 KEYS_TOGETHER: Final = 1_000
@@ -46,6 +46,8 @@ def plan_lookup(state: TableState, key: Key) -> LeafLookup:
     """Plan the look-up of one row key."""
     leaf = state.tree.leaf_of(key)
     names = filenames_for(state, leaf)
+    if not state.deletes:
+        return LeafLookup(leaf.partition_id, slice(0, 1), names)
     deletes = [each for each in state.deletes if each.hides(key)]
     if deletes:  # of few keys; references cost more than names
         gone = {
@@ -54,7 +56,7 @@ def plan_lookup(state: TableState, key: Key) -> LeafLookup:
             if any(each.applies_to(reference.sequence) for each in deletes)
         }
         names = tuple(name for name in names if name not in gone)
-    return LeafLookup(leaf.partition_id, slice(0, 1), names)
+    return LeafLookup(leaf.partition_id, slice(0, 1), names, key_files_in(state, leaf))
 
 
 def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup]]:
@@ -93,6 +95,8 @@ def _both(first: Sequence[LeafLookup], second: Sequence[LeafLookup]) -> LeafLook
     """Return one look-up for two that follow each other, or None if they must be two."""
     if len(first) > 1 or len(second) > 1 or first[0].filenames != second[0].filenames:
         return None
+    if first[0].key_files != second[0].key_files:
+        return None
     before, after = first[0].key_indices, second[0].key_indices
     if not isinstance(before, slice) or not isinstance(after, slice):
         return None
@@ -123,6 +127,28 @@ def hidden_in_files(
     return found
 
 
+def key_files_in(state: TableState, leaf: Partition) -> dict[str, tuple[str, ...]]:
+    """Return, for the files of a leaf, the files whose keys are deleted from it, if there are."""
+    if not any(each.key_files for each in state.deletes):
+        return {}
+    references = [*state.references_of(leaf.partition_id)]
+    found = {}
+    for reference in references:
+        if names := key_files_of(state, reference.sequence, leaf.partition_id):
+            found[reference.filename] = tuple(each.filename for each in names)
+    return found
+
+
+def key_files_of(state: TableState, sequence: int | None, partition_id: str) -> tuple[KeyFile, ...]:
+    """Return the files whose keys are deleted from a file of a partition."""
+    deletes = [each for each in state.deletes if each.key_files and each.applies_to(sequence)]
+    if not deletes:
+        return ()
+    ids = [*state.tree.ids_upwards(partition_id), *state.tree.ids_below(partition_id)]
+    found = (key_file for each in deletes for key_file in each.key_files_of(ids))
+    return tuple(dict.fromkeys(found))
+
+
 def hidden_in(
     state: TableState, sequence: int | None, regions: Sequence[Region]
 ) -> tuple[Region, ...]:
@@ -149,8 +175,13 @@ def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dic
 
 
 def _leaf_query(state: TableState, leaf: Partition, regions: tuple[Region, ...]) -> LeafQuery:
-    hidden = hidden_in_files(state, leaf, regions)
-    return LeafQuery(leaf.partition_id, regions, filenames_for(state, leaf), hidden)
+    return LeafQuery(
+        leaf.partition_id,
+        regions,
+        filenames_for(state, leaf),
+        hidden_in_files(state, leaf, regions),
+        key_files_in(state, leaf),
+    )
 
 
 def _group_lookups(
@@ -168,6 +199,7 @@ def _group_lookups(
             leaf_id,
             indices if isinstance(indices, slice) else tuple(indices),
             filenames_for(state, by_id[leaf_id]),
+            key_files_in(state, by_id[leaf_id]),
         )
         for leaf_id, indices in places.items()
     ]
@@ -225,16 +257,19 @@ class RowCountPlan:
     Attributes:
         known_rows: Rows that the state has counted.
         regions_by_file: Files with other rows to count, and the regions that these are in.
+        key_files: By file, the files whose keys do not count; only of files that have some.
     """
 
     known_rows: int
     regions_by_file: Mapping[str, tuple[Region, ...]]
+    key_files: Mapping[str, tuple[str, ...]]
 
 
 def plan_row_count(state: TableState, regions: Sequence[Region]) -> RowCountPlan:
     """Plan a count of the rows inside any of `regions`."""
     known_rows = 0
     by_file: dict[str, list[Region]] = {}
+    key_files: dict[str, tuple[str, ...]] = {}
     for partition, shared in _partitions_overlapping(state, regions):
         references = state.files.references_on(partition.partition_id)
         if not references:
@@ -242,11 +277,17 @@ def plan_row_count(state: TableState, regions: Sequence[Region]) -> RowCountPlan
         whole = partition.region in shared
         for reference in references:
             hidden = hidden_in(state, reference.sequence, shared) if state.deletes else ()
-            if whole and not reference.row_count_estimated and not hidden:
+            keys = key_files_of(state, reference.sequence, partition.partition_id)
+            if whole and not (reference.row_count_estimated or hidden or keys):
                 known_rows += reference.row_count
             elif left := regions_without(shared, hidden):
                 by_file.setdefault(reference.filename, []).extend(left)
-    return RowCountPlan(known_rows, {name: tuple(each) for name, each in by_file.items()})
+                if keys:
+                    before = key_files.get(reference.filename, ())
+                    names = (each.filename for each in keys)
+                    key_files[reference.filename] = tuple(dict.fromkeys([*before, *names]))
+    regions_by_file = {name: tuple(each) for name, each in by_file.items()}
+    return RowCountPlan(known_rows, regions_by_file, key_files)
 
 
 def _partitions_overlapping(

@@ -9,6 +9,7 @@ from sleeper.errors import TableChanged
 from sleeper.model.ranges import Region
 from sleeper.model.row_deletes import REGIONS_MAX, RowDelete
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transactions.files import check_rows_may_go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,7 @@ class DeleteRows(Transaction):
 
     def check(self, state: TableState) -> None:
         """Check that the table has format 2, and room for the regions."""
-        if state.format < 2:
-            raise TableChanged(
-                "rows of a table of format 1 cannot be deleted, because readers before format 2 "
-                "would show them. Nothing was deleted. Upgrade it first (`sleeper table upgrade`)."
-            )
+        check_rows_may_go(state)
         waiting = sum(len(each.regions) for each in state.deletes)
         if waiting + len(self.regions) > REGIONS_MAX:
             raise TableChanged(

@@ -24,9 +24,11 @@ from sleeper.errors import (
     NewFilesTooOld,
     NewReferenceSameAsOldReference,
     PartitionNotInTree,
+    TableChanged,
 )
 from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.model.partitions import PartitionTree
+from sleeper.model.row_deletes import KeyFile, RowDelete
 from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import (
     CommittedJob,
@@ -134,8 +136,6 @@ class AddFiles(Transaction):
         job: Recorded with the files, so that the same job adds nothing when it runs again.
         written_since: No file was written before this time, by the storage's clock; None in
             entries of older versions.
-        are_new: Whether the rows of the files are new. Where the same entry hides a range of keys,
-            rows of it that stay are in files that are not.
 
     Raises (from `check`):
         JobAlreadyCommitted: the job was committed before, with its files.
@@ -149,7 +149,6 @@ class AddFiles(Transaction):
     unreferenced: tuple[str, ...] = ()
     job: CommittedJob | None = None
     written_since: datetime | None = None
-    are_new: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "references", _as_given(self.references))
@@ -189,6 +188,73 @@ class AddFiles(Transaction):
                 f"were written since {self.written_since}. Nothing was added. Run the job again, "
                 "in smaller parts or with a larger sleeper.table.gc.orphan.age.minutes."
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertFiles(AddFiles):
+    """Adds new files, and deletes all rows that have their row keys from older ones (format 2).
+
+    No other file is read or changed: readers leave the old rows out, and so do compactions, whose
+    outputs are free of them.
+
+    Attributes:
+        without_old_rows: Those of the files of whose keys no older file has a row.
+
+    Raises (from `check`):
+        TableChanged: the table has format 1 now, or the same entry has added files to a leaf
+            before: they are not older.
+    """
+
+    without_old_rows: frozenset[str] = frozenset()
+
+    def check(self, state: TableState) -> None:
+        """Check as for other new files, that the table has format 2, and that all are older."""
+        super(UpsertFiles, self).check(state)
+        check_rows_may_go(state)
+        placed = placed_references(self.references, state.partitions)
+        places = [state.partition(each.partition_id).region for each in placed]
+        for leaf, _ in state.tree.leaves_overlapping(places) if places else ():
+            if any(
+                each.sequence == state.number for each in state.references_of(leaf.partition_id)
+            ):
+                raise TableChanged(
+                    f"the same entry adds rows to leaf {leaf.partition_id!r}, which may have the "
+                    "same keys. Nothing was changed. Commit the upsert in an entry of its own"
+                )
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Add the files, and record the deletion where a leaf has older ones."""
+        by_partition: dict[str, tuple[KeyFile, ...]] = {}
+        for each in placed_references(self.references, state.partitions):
+            if each.filename not in self.without_old_rows and each.row_count:
+                found = KeyFile(each.filename, each.row_count)
+                by_partition[each.partition_id] = (
+                    *by_partition.get(each.partition_id, ()),
+                    found,
+                )
+        delete = RowDelete(state.number, key_files=by_partition)
+        added = super(UpsertFiles, self).fold(state, at)
+        left = {
+            partition_id: found
+            for partition_id, found in by_partition.items()
+            if state.is_yet_to_obey(replace(delete, key_files={partition_id: found}), state.files)
+        }
+        if not left:
+            return added
+        return replace(added, deletes=(*added.deletes, replace(delete, key_files=left)))
+
+
+def check_rows_may_go(state: TableState) -> None:
+    """Check that readers of a table know of rows that are deleted.
+
+    Raises:
+        TableChanged: the table has format 1.
+    """
+    if state.format < 2:
+        raise TableChanged(
+            "rows of a table of format 1 cannot be deleted, because readers before format 2 "
+            "would show them. Nothing was deleted. Upgrade it first (`sleeper table upgrade`)."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,12 +328,8 @@ class ReplaceFiles(Transaction):
             added=[_new(self.output, state.number, at)],
             at=at,
         )
-        return replace(
-            state,
-            files=files,
-            claims=without_jobs(state.claims, {self.job_id}),
-            deletes=state.deletes_left(files, [self.output.partition_id]),
-        )
+        claims = without_jobs(state.claims, {self.job_id})
+        return replace(state.with_files(files, [self.output.partition_id], at), claims=claims)
 
     def _check_claim(self, reference: FileReference) -> None:
         if reference.job_id != self.job_id:
@@ -357,8 +419,7 @@ class SplitFileReferences(Transaction):
         for new in added:
             state.partition(new.partition_id)  # raises if it does not exist
         files = state.files.changed(removed=removed, added=added, at=at)
-        left = state.deletes_left(files, (push.partition_id for push in self.pushes))
-        return replace(state, files=files, deletes=left)
+        return state.with_files(files, (push.partition_id for push in self.pushes), at)
 
     @staticmethod
     def _check_free(state: TableState, new: FileReference, added: set[tuple[str, str]]) -> None:
@@ -376,13 +437,15 @@ class DeleteFiles(Transaction):
 
     Raises (from `check`):
         FileNotTracked: the table does not track one of them.
-        FileHasReferences: a partition references one of them.
+        FileHasReferences: a partition references one of them, or older files have yet to leave
+            out its keys.
     """
 
     filenames: tuple[str, ...]
 
     def check(self, state: TableState) -> None:
         """Check that the files are tracked and unreferenced."""
+        key_files = state.key_files() if state.deletes else {}
         for filename in self.filenames:
             if not state.files.is_tracked(filename):
                 raise FileNotTracked(
@@ -394,6 +457,11 @@ class DeleteFiles(Transaction):
                 raise FileHasReferences(
                     f"{filename!r} has {len(references)} references, so it is not garbage; "
                     f"{state.whereabouts(filename)}. Keep the file."
+                )
+            if filename in key_files:
+                raise FileHasReferences(
+                    f"{filename!r} has the keys of an upsert, whose old rows other files still "
+                    "have, so it is not garbage. Keep the file."
                 )
 
     def fold(self, state: TableState, at: datetime) -> TableState:

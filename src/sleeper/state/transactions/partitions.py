@@ -19,6 +19,7 @@ from sleeper.errors import (
 )
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, PartitionTree, check_split
+from sleeper.model.row_deletes import RowDelete
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.files import check_unclaimed, unite_references
 
@@ -258,7 +259,26 @@ class MergePartitions(Transaction):
         if references:
             removed = [(ref.filename, ref.partition_id) for ref in references]
             files = files.changed(removed=removed, added=moved, at=at)
-        return replace(state, partitions=state.tree.with_merged(self.parent_id), files=files)
+        return replace(
+            state,
+            partitions=state.tree.with_merged(self.parent_id),
+            files=files,
+            deletes=tuple(self._moved(each) for each in state.deletes),
+        )
+
+    def _moved(self, delete: RowDelete) -> RowDelete:
+        """Return a deletion by the keys of files with those of the children at the parent."""
+        if delete.key_files.keys().isdisjoint(self.child_ids):
+            return delete
+        key_files = {
+            name: found for name, found in delete.key_files.items() if name not in self.child_ids
+        }
+        moved = dict.fromkeys(
+            found
+            for name in (self.parent_id, *self.child_ids)
+            for found in delete.key_files.get(name, ())
+        )
+        return replace(delete, key_files=key_files | {self.parent_id: tuple(moved)})
 
     def _children(self, state: TableState) -> tuple[Partition, Partition]:
         tree = state.partitions

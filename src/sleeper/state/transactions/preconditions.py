@@ -9,8 +9,6 @@ from datetime import datetime
 from sleeper.errors import JobAlreadyCommitted, RowsChanged, TableChanged
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Region
-from sleeper.model.schema import Schema
-from sleeper.state.plans.key_conditions import single_keys
 from sleeper.state.table_state import TableState, Transaction
 
 
@@ -20,15 +18,12 @@ class LeavesUnchanged(Transaction):
 
     Attributes:
         known: The files of each leaf, by its id.
-        since: The version that they had these files in. Then they are refused as well if they have
-            lost a file since, or if rows of them were deleted.
 
     Raises (from `check`):
         TableChanged: a leaf has another file, or is no leaf any more.
     """
 
     known: Mapping[str, frozenset[str]]
-    since: int | None = None
 
     def check(self, state: TableState) -> None:
         """Check that no leaf has another file."""
@@ -38,45 +33,6 @@ class LeavesUnchanged(Transaction):
             names = {each.filename for each in state.references_of(leaf_id)}
             if not names <= known:
                 raise TableChanged(f"rows were added to leaf {leaf_id} meanwhile")
-            if self.since is None:
-                continue
-            if names != known:
-                raise TableChanged(f"files of leaf {leaf_id} were removed meanwhile")
-            if _are_deleted_since(self.since, state.partition(leaf_id).region, state):
-                raise TableChanged(f"rows of leaf {leaf_id} were deleted meanwhile")
-
-    def fold(self, state: TableState, at: datetime) -> TableState:
-        """Change nothing."""
-        return state
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoRowsMoved(Transaction):
-    """Is refused if rows of leaves may have got into new files; it changes nothing.
-
-    An upsert of many keys hides ranges, and writes what stays of them to new files. Who has read
-    the old files, and is to leave rows of them out, does not know the new ones.
-
-    Attributes:
-        since: The version of which files were read.
-        regions: Those of the leaves.
-        schema: The table's.
-
-    Raises (from `check`):
-        TableChanged: a range of keys was hidden there.
-    """
-
-    since: int
-    regions: tuple[Region, ...]
-    schema: Schema
-
-    def check(self, state: TableState) -> None:
-        """Check that no range of keys was hidden in the regions."""
-        for each in state.deletes:
-            if each.number <= self.since or single_keys(each.regions, self.schema) is not None:
-                continue
-            if any(region.overlaps(hidden) for hidden in each.regions for region in self.regions):
-                raise TableChanged(f"transaction {each.number} may have moved rows to new files")
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Change nothing."""
@@ -150,7 +106,10 @@ class RegionsUnchanged(Transaction):
 
 
 def _are_deleted_since(number: int, region: Region, state: TableState) -> bool:
-    """Return whether rows of a region were deleted by their keys since a transaction."""
+    """Return whether rows of a region were deleted by their keys since a transaction.
+
+    Those that an upsert has replaced are known by its files, which are others than before.
+    """
     since = (each.regions for each in state.deletes if each.number > number)
     return any(region.overlaps(each) for regions in since for each in regions)
 

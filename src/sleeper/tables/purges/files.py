@@ -7,7 +7,8 @@
 4. from the beginning, until there is no such file and limit: others may add rows meanwhile
 5. files that had the keys are deleted, and files that no transaction names and have one
 
-A deletion that waits for files to obey it names its keys, so these files are written anew as well.
+A deletion that waits for files to obey it names its keys, or has them in the files of an upsert, so
+these files are written anew as well.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from sleeper.state.plans.purged_limits import (
     splits_at,
     without_limits,
 )
+from sleeper.state.plans.queries import key_files_of
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import SweepOrphans
 from sleeper.storage.deletion import delete_data_files, delete_groups
@@ -114,11 +116,12 @@ def write_keys_out(
         try:
             tops = partitions_split_at(state.tree, _gone_limits(table, keys, state))
             rows = rows_with_keys(table, keys, referenced_files(state))
+            to_obey = [*_files_to_obey(table, state, keys)]
         except DataDamaged:  # or files were replaced, and deleted
             if table.store.refresh().number == state.number:
                 raise
             continue
-        wanted = {*rows, *_files_to_obey(state, keys), *_parts_below(state, tops)}
+        wanted = {*rows, *to_obey, *_parts_below(state, tops)}
         if wanted:
             _write(table, keys, state, wanted, rows, note)
         elif tops:
@@ -140,8 +143,14 @@ def referenced_files(state: TableState) -> list[str]:
     return sorted(names)
 
 
-def _files_to_obey(state: TableState, keys: PurgedKeys) -> Iterator[str]:
-    """Yield the files that have yet to obey a deletion which names a key."""
+def _files_to_obey(table: OpenTable, state: TableState, keys: PurgedKeys) -> Iterator[str]:
+    """Yield the files that have yet to obey a deletion which has a key."""
+    with_keys = rows_with_keys(table, keys, state.key_files())
+    for leaf in state.leaf_partitions() if with_keys else ():
+        for reference in state.references_of(leaf.partition_id):
+            found = key_files_of(state, reference.sequence, leaf.partition_id)
+            if any(each.filename in with_keys for each in found):
+                yield reference.filename
     for delete in state.deletes:
         if not keys.is_named_by(delete):
             continue
@@ -328,7 +337,8 @@ def delete_unreferenced(
     """Delete files that no partition references and have a key; return what failed, and why."""
     failures: dict[str, str] = {}
     state = table.store.refresh()
-    waiting = [name for name, _ in state.files.unreferenced()]
+    in_use = state.key_files()
+    waiting = [name for name, _ in state.files.unreferenced() if name not in in_use]
     at_once = min(_DELETED_TOGETHER, table.store.changes_max or _DELETED_TOGETHER)
     for some in _in_parts(_with_keys_or_gone(table, keys, waiting), at_once):
         failed = delete_data_files(some, table.files)
