@@ -157,8 +157,15 @@ class TestOptions:
             (
                 b"id;price\n1;1.5\n",
                 {"separator": ";", "decimal_point": ","},
-                "row 2, column 'price': '1.5' is not",
+                "row 2, column 'price': '1.5' is not .*: it has a point, and csv says that a comma",
             ),
+            (
+                b"id;price\n1;1.234\n",
+                {"separator": ";", "decimal_point": ","},
+                "it has a point, .*; if it separates thousands, write",
+            ),
+            (b"id,price\n1,3.999\n", {}, "'3.999' is not a value of decimal.*data loss"),
+            (b"id;price\n1;3,999\n", {"separator": ";", "decimal_point": ","}, "data loss"),
             (
                 b"id;price\n1;1.234,50\n",
                 {"separator": ";", "decimal_point": ","},

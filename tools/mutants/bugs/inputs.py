@@ -189,6 +189,14 @@ BUGS = (
         tests=("tests/stories/test_text_inputs.py",),
     ),
     Bug(
+        name="fractions-told-as-thousands",
+        breaks="Of 3.999, which has a digit too many, it is said that a point separates thousands.",
+        module="engine/inputs/text_values.py",
+        right="    if thousands and thousands[1] == decimal_point:\n",
+        wrong="    if thousands and not decimal_point:\n",
+        tests=("tests/stories/test_csv_options.py",),
+    ),
+    Bug(
         name="error-shows-another-value",
         breaks="An error shows a number with a decimal comma as the file does not have it.",
         module="engine/inputs/text_values.py",

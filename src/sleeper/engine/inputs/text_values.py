@@ -181,10 +181,12 @@ def _first_misfit(
             high, reason = middle, str(earlier)
     value: Any = written[low].as_py()
     shown = str(value) if pa.types.is_decimal(column.type) else repr(value)
-    return MisfitText(low, f"{shown:.100} is not a value of {want}: {_why(value, want, reason)}")
+    point = "." if column[low].as_py() == value else ","
+    why = _why(value, want, reason, point)
+    return MisfitText(low, f"{shown:.100} is not a value of {want}: {why}")
 
 
-def _why(value: Any, want: pa.DataType, reason: str) -> str:
+def _why(value: Any, want: pa.DataType, reason: str, decimal_point: str) -> str:
     if pa.types.is_binary(want):
         try:
             base64.b64decode(value, validate=True)
@@ -206,14 +208,15 @@ def _why(value: Any, want: pa.DataType, reason: str) -> str:
     plain = reason.splitlines()[0].rpartition(": ")[2]
     if not has_point(want) or not isinstance(value, str):
         return plain
-    return number_advice(value) or plain
+    return number_advice(value, decimal_point) or plain
 
 
 _DECIMAL_COMMA: Final = re.compile(r"[-+]?\d+,\d+")
+_DECIMAL_POINT: Final = re.compile(r"[-+]?\d+\.\d+")
 _THOUSANDS: Final = re.compile(r"[-+]?\d{1,3}([,.' \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d*)?")
 
 
-def number_advice(text: str) -> str | None:
+def number_advice(text: str, decimal_point: str = ".") -> str | None:
     """Return how a text may be meant that is no number; None if nothing is known.
 
     >>> number_advice("n/a")
@@ -222,10 +225,16 @@ command line --null-text 'n/a'"
 
     Args:
         text: A value of CSV in a column of numbers.
+        decimal_point: The character before the fraction of a number.
     """
     bare = text.strip()
     thousands = _THOUSANDS.fullmatch(bare)
-    if _DECIMAL_COMMA.fullmatch(bare):
+    if thousands and thousands[1] == decimal_point:
+        thousands = None
+    if decimal_point == "," and _DECIMAL_POINT.fullmatch(bare):
+        found = "it has a point, and csv says that a comma is the decimal point (--decimal-point ,)"
+        return f"{found}; if it separates thousands, {THOUSANDS_ADVICE}" if thousands else found
+    if decimal_point == "." and _DECIMAL_COMMA.fullmatch(bare):
         found = (
             "it has a comma: if that is a decimal point, give csv=CsvOptions(decimal_point=','), "
             "on the command line --decimal-point ,"
