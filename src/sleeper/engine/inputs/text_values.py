@@ -444,7 +444,7 @@ def maps_as_lists(lines: bytes, names: Sequence[str]) -> bytes:
     r"""Return lines of JSON whose maps are lists of entries.
 
     >>> maps_as_lists(b'{"n": 1, "m": {"a": 2}}', ["m"])
-    b'{"n": 1, "m": [{"key": "a","value": 2}]}'
+    b'{"n": 1, "m": [{"key":"a","value": 2}]}'
     """
     found = _places(np.frombuffer(lines, np.uint8), names)
     return lines if found is None else _replaced(lines, found)

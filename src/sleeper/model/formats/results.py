@@ -155,7 +155,7 @@ def results_batch(query_id: str, schema: Schema, columns: Collection[str]) -> Re
 
     >>> from sleeper.model.schema import Field, Primitive, Schema
     >>> schema = Schema(row_keys=[Field("id", Primitive.LONG)])
-    >>> results_batch("june", schema, ["id"]).before[:63]
+    >>> results_batch("june", schema, ["id"]).before[:64]
     '{"queryId":"june","schema":{"rowKeyFields":[{"name":"id","type":'
     """
     values = tuple(field for field in schema.values if field.name in columns)
