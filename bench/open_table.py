@@ -7,8 +7,12 @@ With `--entries`, of tables whose logs have so many entries: CPU of what
 reads the log's end. All entries but the last thousand change nothing and are written directly, each
 with the digest of the one before; the last ones are ingests, compactions and deleted garbage.
 
+With `--transactions`, the memory of a process that changes a small table and reads it after each
+change, a compaction after every twentieth: anonymous resident MB, ten times on the way.
+
     python -m bench.open_table --references 100000
     python -m bench.open_table --entries 1000 --entries 1000000
+    python -m bench.open_table --transactions 10000
 """
 
 from __future__ import annotations
@@ -131,6 +135,32 @@ def cpu_of(work: Callable[[], object]) -> float:
     return median(seconds)
 
 
+def read_changes(count: int) -> list[str]:
+    """Change a table so often, read it after each change; return the lines of the report."""
+    lines = [f"{'transactions':>12} {'files':>6} {'MB':>8}"]
+    with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
+        made = sleeper.connect(folder, create=True)
+        writer = made.create_table("bench", SCHEMA, row_keys=["key"])
+        table = sleeper.connect(folder).table("bench")
+        for number in range(count):
+            key = f"{number % 1000:08d}"
+            writer.ingest([{"key": key, "n": number}])
+            if number % 20 == 19:
+                writer.compact(all_files=True)
+            assert table.query(key=key).to_arrow().num_rows
+            assert table.query(range={"key": (key, f"{key}x")}).to_arrow().num_rows
+            if number % (count // 10) == 0:
+                files = len(table.references())
+                lines.append(f"{table.refresh():>12,} {files:>6} {anonymous_mb():8.1f}")
+    return lines
+
+
+def anonymous_mb() -> float:
+    """Return this process's anonymous resident memory, on Linux."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("RssAnon")).split()[1]) / 1024
+
+
 def make_long_log(folder: str, count: int) -> None:
     """A table whose log has so many entries."""
     table = sleeper.connect(folder, create=True).create_table("bench", SCHEMA, row_keys=["key"])
@@ -194,10 +224,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--references", type=int, default=100_000)
     parser.add_argument("--entries", type=int, action="append", help="repeat for more sizes")
+    parser.add_argument("--transactions", type=int, help="change and read a small table so often")
     parser.add_argument("--read-log", metavar="FOLDER", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.read_log:
         read_log(chosen.read_log)
+    elif chosen.transactions:
+        print("\n".join(read_changes(chosen.transactions)))
     elif chosen.entries:
         print("\n".join(long_log(chosen.entries)))
     else:

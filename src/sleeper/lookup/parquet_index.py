@@ -486,6 +486,18 @@ class IndexCache:
                 _, (_, dropped) = (self._of_scans or self._entries).popitem(last=False)
                 self._bytes -= dropped
 
+    def __len__(self) -> int:
+        return len(self._entries) + len(self._of_scans)
+
+    def drop_unless(self, is_wanted: Callable[[str], bool]) -> list[str]:
+        """Drop the files that are not wanted; return them."""
+        with self._lock:
+            known = [*self._entries, *self._of_scans]
+        dropped = [name for name in known if not is_wanted(name)]
+        for name in dropped:
+            self.drop(name)
+        return dropped
+
     def drop(self, filename: str) -> None:
         """Drop a file, so that the next look-up reads its footer again."""
         with self._lock:

@@ -118,6 +118,15 @@ class LookupReader:
         """The approximate size of cached footers, indexes and filters in memory."""
         return self._cache.size_bytes
 
+    @property
+    def cached_count(self) -> int:
+        """The number of files that are cached."""
+        return len(self._cache)
+
+    def forget_unless(self, is_wanted: Callable[[str], bool]) -> list[str]:
+        """Drop cached files that are not wanted, and return them."""
+        return self._cache.drop_unless(is_wanted)
+
     def unopened(self, filenames: Sequence[str]) -> list[str]:
         """Return the files that are not cached: opening them needs their size."""
         return [name for name in filenames if self._cache.get(name, scan=True) is None]

@@ -139,10 +139,12 @@ class OpenTable:
             DataDamaged, FormatTooNew, StorageFailed: it cannot be read.
         """
         try:
-            return self.store.refresh()
+            state = self.store.refresh()
         except DataDamaged:
             self.check_exists()
             raise
+        self.reader.forget_gone(state.files)
+        return state
 
     def undo_commit_if_deleted(self) -> None:
         """Undo a commit to a table that was deleted while it was made.
@@ -321,6 +323,7 @@ class TableHandle:
             opened = current()
             if opened.store is not before.store:
                 state = opened.store.refresh()
+            opened.reader.forget_gone(state.files)
         if state.schema_id > opened.schema.number:  # columns were changed between the two looks
             opened = self._current()
         self._looked = _Look(opened, begun_s, changes)

@@ -291,4 +291,12 @@ BUGS = (
         wrong="            accepted.append(transaction)\n",
         tests=("tests/stories/test_history.py",),
     ),
+    Bug(
+        name="files-that-are-gone-stay-open",
+        breaks="A process keeps indexes and open files of all files that it has ever read.",
+        module="engine/reading/read_leaves.py",
+        right="        if self.lookup.cached_count <= 2 * files.reference_count + _GONE_MAX:\n",
+        wrong="        if True:\n",
+        tests=("tests/stories/test_files_that_are_gone.py",),
+    ),
 )

@@ -8,7 +8,7 @@ DataFusion's allocator keeps freed memory: up to a hundred column chunks for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -281,6 +281,11 @@ class Scanner:
         for batch in session.run(plan):
             rows = batch.to_pyarrow()
             yield rows if rows.schema.equals(expected) else rows.cast(expected)
+
+    def forget(self, urls: Iterable[str]) -> None:
+        """Close files that will not be read again."""
+        if (session := self._session) is not None:
+            session.forget(urls)
 
     def _opened(self) -> Session:
         with self._lock:

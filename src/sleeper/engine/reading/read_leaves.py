@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -44,9 +44,14 @@ if TYPE_CHECKING:
     from sleeper.engine.reading.file_rows import FileRows
     from sleeper.engine.reading.left_out_keys import LeftOutKeys
     from sleeper.ports.read_cache import ReadCache
+    from sleeper.state.file_references import FileReferences
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
+
+
+_GONE_MAX: Final = 100
+"""So many files that the table no longer references may stay open, and as many as it has."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,20 @@ class TableReader:
             for names in {*key_files.values()}
         }
         return {name: known[names] for name, names in key_files.items()}
+
+    def forget_gone(self, files: FileReferences) -> None:
+        """Forget files that the newest state does not reference, once they are most of those known.
+
+        So memory depends on the files of the table, and not on the transactions that were read. A
+        reader of an older version opens them again.
+        """
+        if self.lookup.cached_count <= 2 * files.reference_count + _GONE_MAX:
+            return
+        gone = self.lookup.forget_unless(lambda name: bool(files.references_to(name)))
+        if "scanner" in vars(self):
+            self.scanner.forget([self.files.url(name) for name in gone])
+        if "pages" in vars(self):
+            self.pages.forget(gone)
 
     def slices(
         self, regions_by_file: Mapping[str, tuple[Region, ...]], keys_out: Mapping[str, LeftOutKeys]

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from errno import EACCES, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, EPERM
 from pathlib import Path
@@ -176,6 +176,12 @@ class Session:
             while len(self._frames) > self._files_max:
                 self._frames.popitem(last=False)
         return opened
+
+    def forget(self, urls: Iterable[str]) -> None:
+        """Close files, if they are open."""
+        with self._lock:
+            for url in urls:
+                self._frames.pop(url, None)
 
     def _cache_page_index(self, url: str) -> None:
         """Load footer and page index of a file into DataFusion's cache, by requesting its schema.

@@ -95,6 +95,13 @@ class VerifiedPages:
         look = partial(self._choose, checked, tuple(regions), tuple(columns))
         return self._lookup.inspect(filename, look)
 
+    def forget(self, filenames: Iterable[str]) -> None:
+        """Drop the flags of files."""
+        with self._lock:
+            for filename in filenames:
+                if (dropped := self._files.pop(filename, None)) is not None:
+                    self._bytes -= dropped.size_bytes
+
     def check(self, wanted: Sequence[UncheckedPages]) -> None:
         """Compare pages of several files with their checksums, and record them as checked.
 
