@@ -260,6 +260,22 @@ BUGS = (
         tests=("tests/unit/engine/reading/test_few_rows.py",),
     ),
     Bug(
+        name="few-rows-not-sorted",
+        breaks="A range of few rows has them in the order of the files.",
+        module="engine/reading/few_rows.py",
+        right="sort_small(rows, schema.key_names) if len(chosen) > 1 else rows\n",
+        wrong="rows\n",
+        tests=("tests/unit/engine/reading/test_few_rows.py",),
+    ),
+    Bug(
+        name="few-rows-of-many",
+        breaks="A range in many files is read into memory, however many rows their pages have.",
+        module="engine/reading/few_rows.py",
+        right="        if rows > rows_max or size > bytes_max:\n",
+        wrong="        if rows > rows_max << 9 or size > bytes_max:\n",
+        tests=("tests/unit/engine/reading/test_few_rows.py",),
+    ),
+    Bug(
         name="differences-of-one-block",
         breaks="Differences of numbers have the least one of the first block throughout.",
         module="lookup/parquet/delta.py",

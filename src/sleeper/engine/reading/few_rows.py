@@ -7,10 +7,10 @@ compared with its checksum. Rows of several files are sorted together in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,18 +26,26 @@ from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
-from sleeper.lookup.sorted_rows import merge_small
+from sleeper.lookup.sorted_rows import sort_small
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
+
+T = TypeVar("T")
 
 FEW_ROWS = 16_384
 FEW_BYTES = 4 << 20
 """Rows of the pages of a range, and their compressed bytes, in all files: no more are read here.
 The pages of a short range in twelve files have about so many rows (decision 0106)."""
 
+FEW_FILES = 8
+MANY_ROWS_TIMES = 32
+MANY_BYTES_TIMES = 8
+"""That is of so many files. Of twice as many files twice as much is read here, and so on up to so
+many times: a plan over a file costs DataFusion as much as some thousand rows here."""
+
 FEW_REGIONS_MAX = 4
-FILES_MAX = 12
+FILES_MAX = 1_000
 """Regions and files of one range; with more, to look through them takes longer than a plan."""
 
 REMOTE_ROWS = 65_536
@@ -77,46 +85,91 @@ def read_few_rows(
         0 < len(regions) <= FEW_REGIONS_MAX for regions in regions_by_file.values()
     ):
         return None
-    rows_max = REMOTE_ROWS if lookup.is_remote else FEW_ROWS
-    table = _Table(schema, arrow_schema, tuple(columns), rows_max)
-    choices = lookup.at_once(
-        [
-            partial(lookup.inspect, name, partial(_choose, table, regions), keep=True)
-            for name, regions in regions_by_file.items()
-        ]
-    )
-    chosen = dict(zip(regions_by_file, choices, strict=True))
-    some = [choice for choice in choices if choice is not None]
-    if (
-        len(some) < len(choices)
-        or sum(choice.rows for choice in some) > table.rows_max
-        or sum(choice.size_bytes for choice in some) > FEW_BYTES
-    ):
-        return None
-    batches = lookup.at_once(
-        [
-            partial(
-                lookup.inspect,
-                name,
-                partial(_read, table, regions_by_file[name], choice.found, keys_out.get(name)),
-                keep=True,
-            )
-            for name, choice in chosen.items()
-            if choice is not None and choice.found
-        ]
-    )
     result = pa.schema([arrow_schema.field(name) for name in columns])
-    tables = [pa.Table.from_batches(each, result) for each in batches]
-    return merge_small(tables, schema.key_names, result)
+    chosen = _chosen(lookup, regions_by_file, arrow_schema, result)
+    if chosen is None:
+        return None
+    tables = list[pa.Table]()
+    for some in _portions([*chosen.items()]):
+        reads = [
+            partial(_read, arrow_schema, result, found, keys_out.get(name)) for name, found in some
+        ]
+        inspects = [
+            partial(lookup.inspect, name, read, keep=True)
+            for (name, _), read in zip(some, reads, strict=True)
+        ]
+        found = [pa.Table.from_batches(each, result) for each in lookup.at_once(inspects)]
+        regions = [tuple(regions_by_file[name]) for name, _ in some]
+        if len({*regions}) == 1:  # one comparison for all files is faster
+            found, regions = [pa.concat_tables(found)], regions[:1]
+        tables += [
+            rows_inside(rows, each, schema) for rows, each in zip(found, regions, strict=True)
+        ]
+    if not tables:
+        return result.empty_table()
+    rows = pa.concat_tables(tables)
+    return sort_small(rows, schema.key_names) if len(chosen) > 1 else rows
+
+
+def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
+
+
+def _chosen(
+    lookup: LookupReader,
+    regions_by_file: Mapping[str, Sequence[Region]],
+    arrow_schema: pa.Schema,
+    result: pa.Schema,
+) -> dict[str, tuple[KeyRows, ...]] | None:
+    """Choose rows of files by the bounds of their pages; None if they are many together."""
+    rows_max, bytes_max = _most(lookup, len(regions_by_file))
+    distinct = {tuple(regions) for regions in regions_by_file.values()}
+    kind = arrow_schema.field(0).type
+    limits = {regions: [key_limits(each, kind) for each in regions] for regions in distinct}
+    table = _Table(arrow_schema, result, rows_max)
+    rows = size = 0
+    chosen = dict[str, tuple[KeyRows, ...]]()
+    for some in _portions([*regions_by_file.items()]):
+        looks = [partial(_choose, table, limits[tuple(regions)]) for _, regions in some]
+        inspects = [
+            partial(lookup.inspect, name, look, keep=True)
+            for (name, _), look in zip(some, looks, strict=True)
+        ]
+        for (name, _), choice in zip(some, lookup.at_once(inspects), strict=True):
+            if choice is None:
+                return None
+            rows, size = rows + choice.rows, size + choice.size_bytes
+            if choice.found:
+                chosen[name] = choice.found
+        if rows > rows_max or size > bytes_max:
+            return None
+    return chosen
+
+
+_AT_ONCE = 96
+"""Files that are read at once: their requests are, where they are remote, and rows in memory."""
+
+
+def _most(lookup: LookupReader, files: int) -> tuple[int, int]:
+    """Return how many rows and bytes of so many files are read here."""
+    if lookup.is_remote:
+        return REMOTE_ROWS, FEW_BYTES
+    times = max(1, files // FEW_FILES)
+    return FEW_ROWS * min(times, MANY_ROWS_TIMES), FEW_BYTES * min(times, MANY_BYTES_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What is read of each file."""
+    """What is read of each file.
 
-    schema: Schema
+    Attributes:
+        arrow_schema: The table's schema.
+        result: The columns that are read.
+        rows_max: How many rows are few.
+    """
+
     arrow_schema: pa.Schema
-    columns: tuple[str, ...]
+    result: pa.Schema
     rows_max: int
 
 
@@ -130,13 +183,11 @@ class _Choice:
 
 
 def _choose(
-    table: _Table, regions: Sequence[Region], index: ParquetIndex, read: ReadRanges
+    table: _Table, limits: Sequence[tuple[Any, Any]], index: ParquetIndex, read: ReadRanges
 ) -> _Choice | None:
     """Choose rows of a file by the bounds of its pages; None if they are many."""
     bound = index.columns(table.arrow_schema)
     key_leaf = bound[table.arrow_schema.names[0]].leaf
-    kind = table.arrow_schema.field(0).type
-    limits = [key_limits(region, kind) for region in regions]
     row_counts = index.footer.row_counts
     groups = [
         group
@@ -145,7 +196,7 @@ def _choose(
     ]
     if sum(row_counts[group] for group in groups[1:-1]) > table.rows_max:
         return None
-    leaves = tuple(leaf for name in table.columns for leaf in bound[name].column.leaves)
+    leaves = tuple(leaf for name in table.result.names for leaf in bound[name].column.leaves)
     index.load(groups, leaves, (key_leaf,), read)
     found, rows, size = list[KeyRows](), 0, 0
     for group in groups:
@@ -186,28 +237,29 @@ def places_between(bounds: PageBounds, limits: Sequence[tuple[Any, Any]]) -> Any
 
 
 def _read(
-    table: _Table,
-    regions: Sequence[Region],
+    arrow_schema: pa.Schema,
+    result: pa.Schema,
     found: Sequence[KeyRows],
     keys_out: LeftOutKeys | None,
     index: ParquetIndex,
     read: ReadRanges,
 ) -> list[pa.RecordBatch]:
-    """Read the columns of rows, and keep those inside the regions, with keys that stay."""
-    bound = index.columns(table.arrow_schema)
-    columns = [bound[name] for name in table.columns]
-    result = pa.schema([table.arrow_schema.field(name) for name in table.columns])
-    batches = []
-    for _, arrays in read_rows(index, found, columns, read):
-        rows = pa.RecordBatch.from_arrays(arrays, schema=result)
-        inside = [are_inside(rows, region, table.schema) for region in regions]
-        kept = rows.filter(reduce(pc.or_, inside))
-        batches.append(kept if keys_out is None else keys_out.staying(kept))
-    return batches
+    """Read the columns of rows, and keep those with keys that stay."""
+    bound = index.columns(arrow_schema)
+    columns = [bound[name] for name in result.names]
+    batches = (
+        pa.RecordBatch.from_arrays(arrays, schema=result)
+        for _, arrays in read_rows(index, found, columns, read)
+    )
+    return [rows if keys_out is None else keys_out.staying(rows) for rows in batches]
 
 
-def are_inside(rows: pa.RecordBatch | pa.Table, region: Region, schema: Schema) -> Any:
-    """Return which rows have keys inside a region."""
+def rows_inside(rows: pa.Table, regions: Sequence[Region], schema: Schema) -> pa.Table:
+    """Return the rows with keys inside any of some regions, in their order."""
+    return rows.filter(reduce(pc.or_, [_are_inside(rows, each, schema) for each in regions]))
+
+
+def _are_inside(rows: pa.Table, region: Region, schema: Schema) -> Any:
     conditions = []
     for field, side in zip(schema.row_keys, region.ranges, strict=True):
         column = rows.column(rows.schema.get_field_index(field.name))

@@ -12,17 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.memory_limit import check_room, shortages_as_errors
 from sleeper.engine.processing.aggregations import Overflow
 from sleeper.engine.processing.process import process
-from sleeper.engine.reading.few_rows import are_inside
+from sleeper.engine.reading.few_rows import rows_inside
 from sleeper.engine.reading.merged_scan import FAN_IN_MAX
 from sleeper.engine.reading.page_checksums import verify_pages
 from sleeper.engine.reading.read_leaves import TableReader
@@ -239,9 +237,7 @@ def _small_chunks(
 
 def _inside(rows: pa.Table, regions: Sequence[Region], reading: TableReader) -> pa.Table:
     """Return the rows inside any of the regions; all rows if there are none."""
-    if not regions:
-        return rows
-    return rows.filter(reduce(pc.or_, [are_inside(rows, each, reading.schema) for each in regions]))
+    return rows_inside(rows, regions, reading.schema) if regions else rows
 
 
 def _in_chunks(rows: pa.Table, check: Callable[[], None]) -> Generator[pa.Table, None, None]:

@@ -153,6 +153,35 @@ def test_many_rows_are_left_to_datafusion(tmp_path, monkeypatch):
     assert read_few_rows(reader.lookup, unlimited, ["k0"], schema, reader.arrow_schema) is None
 
 
+def test_many_files_may_have_as_many_rows_each_as_few_files(tmp_path, monkeypatch):
+    """The limits are of 8 files; of 16 twice as much is read here, since plans cost by the file."""
+    schema = schema_of(Primitive.INT)
+    tables = [rows_of(schema, Random(seed), 30) for seed in range(16)]
+    reader, names = reader_of(tmp_path, schema, tables)
+    monkeypatch.setattr(few_rows, "FEW_ROWS", 8 * 30)
+
+    found = few(reader, names, schema, -(2**31), 2**31 - 1)
+
+    assert found.num_rows == 16 * 30
+    assert found["k0"].to_pylist() == sorted(found["k0"].to_pylist())
+    monkeypatch.setattr(few_rows, "FEW_ROWS", 8 * 30 - 1)
+    assert few(reader, names, schema, -(2**31), 2**31 - 1) is None
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_files_are_read_in_portions(tmp_path, monkeypatch, at_once):
+    """Rows come in key order, also where only one portion has any."""
+    schema = schema_of(Primitive.INT)
+    reader, names = reader_of(
+        tmp_path, schema, [rows_of(schema, Random(seed), 30) for seed in range(5)]
+    )
+    whole = few(reader, names, schema, -30, 30)
+    monkeypatch.setattr(few_rows, "_AT_ONCE", at_once)
+
+    assert few(reader, names, schema, -30, 30) == whole
+    assert few(reader, names, schema, 1_000, 1_001).num_rows == 0
+
+
 def test_a_damaged_page_is_not_read(tmp_path):
     """A bit of a page that changed is an error that names the file."""
     reader, names, schema = small_table(tmp_path)
