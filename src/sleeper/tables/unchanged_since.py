@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 from sleeper.errors import BadRequest, VersionNotFound
@@ -32,6 +33,12 @@ def checked_transaction(number: object) -> int:
             f"an answer, and not {number!r}"
         )
     return number
+
+
+@cache
+def _no_state() -> TableState:
+    """Return the state before any transaction; to make one takes half a millisecond."""
+    return TableState.empty()
 
 
 def check_committed_here(if_unchanged_since: object, send_commit: object) -> None:
@@ -65,7 +72,7 @@ class UnchangedSince:
             VersionNotFound: it is no longer kept, so what has changed since is not known.
         """
         if number is None:
-            return cls(None, TableState.empty())
+            return cls(None, _no_state())
         number = checked_transaction(number)
         state = table.store.state_after(number)
         if state is not None:

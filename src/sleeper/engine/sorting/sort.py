@@ -227,6 +227,8 @@ _BLOCK_BYTES_MAX = 512 << 10
 _RUN_BYTES_MIN = 64 << 20
 _RUNS_BEFORE_THEY_GROW = 32
 _CHUNKS_AHEAD = 4
+_HERE_BYTES = 1 << 20
+"""Up to so many bytes are sorted by the caller's thread: another one costs more than it saves."""
 _FEW_BYTES: Final = 16 << 20
 """Rows that need less are sorted without a look at limits of memory."""
 _BESIDE_BYTES: Final = 184 << 20
@@ -288,9 +290,10 @@ def sort_into_groups(
     sorter = _Sorter(arrow_schema, key_names, bounds, settings)
     with closing(sorter):
         rest = sorter.take_in(batches)
-        with closing(
-            taken_ahead(sorter.grouped(rest), _CHUNKS_AHEAD, thread="sleeper-sort")
-        ) as grouped:
+        coming = sorter.grouped(rest)
+        if sum(rows.nbytes for rows in rest) > _HERE_BYTES or not rest:
+            coming = taken_ahead(coming, _CHUNKS_AHEAD, thread="sleeper-sort")
+        with closing(coming) as grouped:
             for group, chunks in groupby(grouped, key=itemgetter(0)):
                 yield group, (chunk for _, chunk in chunks)
 
@@ -352,7 +355,7 @@ class _Sorter:
                 found.name,
             )
 
-    def grouped(self, rest: list[pa.Table]) -> Iterator[Grouped]:
+    def grouped(self, rest: list[pa.Table]) -> Generator[Grouped, None, None]:
         """Yield chunks in key order, each with the number of its group."""
         if not self._runs:
             rows = self._joined(rest)

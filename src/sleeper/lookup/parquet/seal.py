@@ -19,13 +19,13 @@ import logging
 import struct
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer
-from sleeper.lookup.parquet.page_index import Ints, read_offset_index
+from sleeper.lookup.parquet.page_index import Ints, PageLocations, read_offset_indexes
 
 SEAL_MAGIC = b"SLPRSEL1"
 _END = struct.Struct("<II8s")
@@ -242,11 +242,13 @@ def page_sums_bytes(
         tail_start: Where they begin in the file.
         written: The sums of all writes. Each page must have been written separately.
     """
-    borders = [
-        _borders(chunk, row_count, tail, tail_start)
+    indexed = [
+        (tail[start - tail_start : start - tail_start + length], row_count)
         for row_count, group in zip(footer.row_counts, footer.chunks, strict=True)
-        for chunk in group
+        for start, length in (chunk.offset_index for chunk in group if chunk.offset_index)
     ]
+    indexes = iter(read_offset_indexes(indexed))
+    borders = [_borders(chunk, indexes) for group in footer.chunks for chunk in group]
     places = np.concatenate([np.empty(0, np.int64), *borders])
     sums = written.at(places) if len(places) else places
     if sums is None:
@@ -257,11 +259,10 @@ def page_sums_bytes(
     return bytes(sums.astype("<u4").tobytes() + counts.tobytes() + end)
 
 
-def _borders(chunk: ColumnChunk, row_count: int, tail: bytes, tail_start: int) -> Ints:
+def _borders(chunk: ColumnChunk, indexes: Iterator[PageLocations]) -> Ints:
     """Return the offsets of a chunk's pages, its dictionary page included, and its end."""
     if chunk.offset_index is None:
         return np.empty(0, np.int64)
-    start = chunk.offset_index[0] - tail_start
-    index = read_offset_index(tail[start : start + chunk.offset_index[1]], row_count)
+    index = next(indexes)
     dictionary = [chunk.offset] if index.offsets[0] > chunk.offset else []
     return np.concatenate([np.array(dictionary, np.int64), index.offsets, [chunk.end]])
