@@ -7,7 +7,11 @@ sketch, seals and commits nothing, and reads the files by their paths. Each run 
 CPU is user and system time of the whole process, memory its peak of resident pages. Look-ups by key
 are timed before and after.
 
+With `--appends` a table of the defaults gets so many small ingests instead; printed are the CPU of
+an ingest, of a range of 500 rows for each file of a leaf, and of the compaction for each row.
+
     python -m bench.compaction --files 11 --rows 500000
+    python -m bench.compaction --appends 500 --rows 1000 --leaves 8
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import datafusion
@@ -30,7 +34,7 @@ import pyarrow.parquet as pq
 
 import sleeper
 from bench.instance_copy import copy_instance
-from bench.random_rows import SCHEMA, rows
+from bench.random_rows import SCHEMA, rows, split_points
 from sleeper.engine.arrow_schema import from_arrow
 from sleeper.engine.writing.column_layout import file_layouts
 from sleeper.engine.writing.write_settings import WriteSettings
@@ -45,6 +49,11 @@ def main() -> None:
         RUNS[arguments.run](Path(arguments.instance), arguments)
         return
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="bench-compaction-") as scratch:
+        if arguments.appends:
+            print(SMALL_HEAD)
+            for number in range(arguments.runs):
+                started("appends", Path(scratch) / str(number), arguments)
+            return
         name = f"in-{arguments.files}x{arguments.rows}-{arguments.group_rows}"
         inputs = Path(arguments.folder or scratch) / name
         if not inputs.exists():
@@ -73,6 +82,8 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=11)
     parser.add_argument("--rows", type=int, default=500_000, help="in each file")
+    parser.add_argument("--appends", type=int, default=0, help="small ingests instead of files")
+    parser.add_argument("--leaves", type=int, default=8, help="for --appends")
     parser.add_argument("--group-rows", type=int, default=32_768, help="in a row group, at most")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--folder", default=None, help="where inputs are kept for the next time")
@@ -95,7 +106,7 @@ def started(name: str, instance: Path, arguments: argparse.Namespace) -> Any:
     """Do something with an instance in a process of its own, and return what that used."""
     command = [sys.executable, "-m", "bench.compaction", "--run", name]
     command += ["--instance", str(instance)]
-    for option in ("files", "rows", "group_rows"):
+    for option in ("files", "rows", "group_rows", "appends", "leaves"):
         command += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
     process = subprocess.Popen(command, cwd=Path(__file__).parent.parent)
     _, status, usage = os.wait4(process.pid, 0)
@@ -119,6 +130,49 @@ def run_inputs(instance: Path, asked: argparse.Namespace) -> None:
     )
     for seed in range(asked.files):
         table.ingest(pa.RecordBatchReader.from_batches(SCHEMA, rows(asked.rows, seed)))
+
+
+SMALL_HEAD = (
+    f"{'append ms':>10}{'range ms a file':>16}{'jobs':>6}{'compaction s':>13}{'us a row':>9}"
+)
+RANGE_ROWS = 500
+RANGES = 11
+
+
+def run_appends(instance: Path, asked: argparse.Namespace) -> None:
+    """Ingest small batches, ask for ranges of them, and compact them; print what each cost."""
+    table = sleeper.connect(instance, create=True).create_table(
+        "bench",
+        SCHEMA,
+        row_keys=["key"],
+        sort_keys=["ts"],
+        split_points=split_points(asked.leaves),
+    )
+    batches = [
+        pa.Table.from_batches(rows(asked.rows, seed), SCHEMA) for seed in range(asked.appends)
+    ]
+    appends = [cpu_of(lambda batch=batch: table.ingest(batch)) for batch in batches]
+    keys = sorted(pa.concat_tables(batches)["key"].to_pylist())
+    starts = range(0, len(keys) - RANGE_ROWS, max(1, len(keys) // RANGES))
+    ends = [{"key": (keys[start], keys[start + RANGE_ROWS])} for start in starts]
+    for each in ends:  # the second time counts
+        table.query(range=each).to_arrow()
+    ranges = [cpu_of(lambda each=each: table.query(range=each).to_arrow()) for each in ends]
+    done = []
+    compaction = cpu_of(lambda: done.append(table.compact()))
+    compacted = sum(job.rows_read for job in done[0].jobs)
+    print(
+        f"{median(appends) * 1e3:10.2f}{median(ranges) * 1e3 / asked.appends:16.3f}"
+        f"{len(done[0].jobs):6}{compaction:13.2f}{compaction * 1e6 / compacted:9.2f}",
+        flush=True,
+    )
+    assert table.count() == len(keys)
+
+
+def cpu_of(work: Callable[[], object]) -> float:
+    begun = process_time()
+    work()
+    return process_time() - begun
 
 
 def run_ours(instance: Path, asked: argparse.Namespace) -> None:
@@ -219,6 +273,7 @@ RUNS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "floor": run_floor,
     "ours": run_ours,
     "inputs": run_inputs,
+    "appends": run_appends,
     "look-ups": run_look_ups,
     "check": run_check,
 }
