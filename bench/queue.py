@@ -1,7 +1,8 @@
 """Messages a second into and out of the queue in SQLite, singly and in tens, by 1 and 4 processes.
 
 Each process sends, receives and deletes in turn, for so many seconds: a message counts when it is
-deleted, so it was three calls. CPU time is that of the processes. Then, what an idle poller costs.
+deleted, so it was three calls. CPU time is that of the processes. Then, what an idle poller costs,
+and a message beside up to 50,000 others that wait.
 Medians of several runs.
 
     python -m bench.queue --seconds 3 --runs 3
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -51,6 +53,8 @@ def main(seconds: float = 3.0, runs: int = 3) -> list[str]:
             lines.append(f"{processes:>9}{at_once:>12}" + "".join(figures))
     with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
         lines.append(idle(folder))
+    with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
+        lines += beside_others(folder)
     return [*lines, f"load {os.getloadavg()[0]:.1f}"]
 
 
@@ -106,6 +110,23 @@ def work(folder: str, at_once: int, seconds: float) -> None:
         times.append(perf_counter())
         took += [(b - a) * 1000 for a, b in pairwise(times)]
     print(count, process_time() - used, " ".join(f"{ms:.3f}" for ms in took))
+
+
+def beside_others(folder: str, sizes: Sequence[int] = (0, 1_000, 10_000, 50_000)) -> list[str]:
+    """Send, receive and delete 1,000 messages, in tens, beside so many others that wait."""
+    queue, ten = open_queue(folder), [NewMessage(body=BODY)] * 10
+    held, lines = 0, []
+    for size in sizes:
+        while held < size:
+            queue.send(ten)
+            held += 10
+        used = process_time()
+        for _ in range(100):
+            queue.send(ten)
+            queue.delete([each.receipt for each in queue.receive(10)])
+        us = 1e6 * (process_time() - used) / 1_000
+        lines.append(f"beside {size:>6,} others: {us:.0f} CPU us a message")
+    return lines
 
 
 def idle(folder: str) -> str:
