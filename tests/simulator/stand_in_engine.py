@@ -198,7 +198,8 @@ def look_up(
     asked = set(keys.column(0).to_pylist())
     fields: Fields = [(number, None) for number in range(1, 1 + len(schema))]
     if reader._fields is not None:
-        fields = [(each.id, each.default.as_py()) for each in reader._fields.values()]
+        known = [reader._fields[name] for name in schema.names]
+        fields = [(each.id, each.default.as_py()) for each in known]
     every = [read_file(reader._files, name, fields) for name in filenames]
     found = [[row for row in rows if row[0] in asked] for rows in every]
     return [table_of(rows, schema).select(list(columns or schema.names)) for rows in found]

@@ -290,6 +290,10 @@ class Truth:
             case "ADD_FILES":
                 added = self._added(transaction, entry)
                 return replace(version, attempts=version.attempts | added)
+            case "DELETE_KEYS":
+                keys = self._keys_deleted(transaction, entry)
+                gone = {row for row in self._rows_of(version) if row[0] in keys}
+                return replace(version, gone=version.gone | gone)
             case "UPSERT_FILES":
                 assert isinstance(entry.doing, Upsert), f"{entry.doing} has replaced rows"
                 replaced = self._met(entry.doing, self._rows_of(version), version.schema)
@@ -376,6 +380,18 @@ class Truth:
         wrong = [key for key in range(-1, 100) if inside(key) != doing.meets({"k": key})]
         assert not wrong, f"{doing} deletes {ranges}, which is wrong for {wrong}"
         return inside
+
+    def _keys_deleted(self, transaction: Any, entry: _Entry) -> set[int]:
+        """The keys of the files by which an entry deletes: those that a deletion asked for, once."""
+        doing = entry.doing
+        assert isinstance(doing, Deletion), f"{doing} has deleted rows"
+        assert transaction["reason"] == doing.label
+        self._see_deletion(doing)
+        names = set(_DATA_FILE.findall(json.dumps(transaction)))
+        keys = {row[0] for name in names for row in entry.rows_in(name)}
+        wrong = [key for key in keys if not doing.meets({"k": key})]
+        assert not wrong, f"{doing} deletes {wrong}"
+        return keys
 
     def _left_out(self, version: Version, transaction: Any, entry: _Entry) -> set[Row]:
         """The rows of a leaf that new files do not have: of a compaction, none that was there."""

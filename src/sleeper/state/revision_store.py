@@ -27,7 +27,7 @@ from sleeper.state.log_entry import check_storable
 from sleeper.state.moves import version_left_behind
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions.deletes import DeleteRows
+from sleeper.state.transactions.deletes import DeleteKeys, DeleteRows
 from sleeper.state.transactions.files import AddFiles, ClearFiles, UpsertFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import missing_schema
@@ -45,6 +45,7 @@ _ADVICE: Final[Mapping[type[Transaction], str]] = {
         "Compact the table, so that files obey the deletions that it has (`sleeper compact NAME "
         "--all-files`), delete ranges instead of single keys"
     ),
+    DeleteKeys: "Compact the table, so that files obey its deletions",
     UpsertFiles: "Compact the table, so that files obey its upserts, or upsert fewer rows",
     ExtendPartitionTree: _FEWER_LEAVES,
     InitialisePartitions: _FEWER_LEAVES,

@@ -12,7 +12,7 @@ from typing import Any
 from sleeper.model.authors import Author
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import CommittedJob, Transaction
-from sleeper.state.transactions.deletes import DeleteRows
+from sleeper.state.transactions.deletes import DeleteKeys, DeleteRows
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,
@@ -141,6 +141,21 @@ def _upsert_from_json(document: Document, schema: Schema) -> UpsertFiles:
         without_old_rows=frozenset(
             data_files_from_json(document, "filesWithoutOldRows", optional=True)
         ),
+    )
+
+
+def _keys_to_json(transaction: DeleteKeys, schema: Schema) -> dict[str, Any]:
+    document: dict[str, Any] = {"references": references_to_json(transaction.references)}
+    if transaction.written_since is not None:
+        document["writtenSince"] = time_to_json(transaction.written_since)
+    return document
+
+
+def _keys_from_json(document: Document, schema: Schema) -> DeleteKeys:
+    since = read_optional_text(document, "writtenSince")
+    return DeleteKeys(
+        references=references_from_json(document, "references"),
+        written_since=None if since is None else time_from_json(since),
     )
 
 
@@ -286,6 +301,7 @@ def _delete_rows_from_json(document: Document, schema: Schema) -> DeleteRows:
 
 _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]] = {
     "ADD_FILES": (AddFiles, _add_to_json, _add_from_json),
+    "DELETE_KEYS": (DeleteKeys, _keys_to_json, _keys_from_json),
     "UPSERT_FILES": (UpsertFiles, _upsert_to_json, _upsert_from_json),
     "ASSIGN_JOB_IDS": (
         ClaimFiles,

@@ -51,6 +51,7 @@ _KINDS: Final[dict[type[Transaction], str]] = {
     files.SplitFileReferences: "references moved to leaves",
     files.DeleteFiles: "garbage deleted",
     deletes.DeleteRows: "rows deleted",
+    deletes.DeleteKeys: "rows of many keys deleted",
     files.ClearFiles: "table emptied",
     files.ClaimFiles: "files claimed for compaction",
     files.RenewClaims: "claims renewed",
@@ -78,6 +79,7 @@ _MOVE_NOTHING: Final = (
     partitions.SplitPartition,
     schemas.SetSchema,
     deletes.DeleteRows,
+    deletes.DeleteKeys,
     formats.SetFormat,
     files.SweepOrphans,
 )

@@ -232,13 +232,14 @@ class _View(NamedTuple):
 
         lookup, schema = self.reading.lookup, self.reading.arrow_schema
         key_names = self.reading.schema.row_key_names
+        keys_alone = pa.schema([schema.field(name) for name in key_names])
         names = [*dict.fromkeys([*key_names, *self.read_columns])]
         newer = {name for of_file in leaf.key_files.values() for name in of_file}
         replaced = sorted(newer.difference(leaf.filenames))
         tables, others = lookup.at_once(
             [
                 partial(lookup.look_up, leaf.filenames, keys, schema, names),
-                partial(lookup.look_up, replaced, keys, schema, key_names),
+                partial(lookup.look_up, replaced, keys, keys_alone, key_names),
             ]
         )
         found = {

@@ -163,9 +163,9 @@ class Table(TableHandle, WholeTable):
         """Add rows in place of those that have the same row keys, all in one commit (rule DEL-3).
 
         A reader sees the old rows of a key or the new ones. Where a table has sort keys, all rows
-        of a row key are replaced by those that are given. Up to 1,000 keys cost hardly more than an
-        ingest, and so do more that are new, or follow each other. Leaves all over which keys lie,
-        and those of format 1 (see `upgrade`), are written anew.
+        of a row key are replaced by those that are given. It costs hardly more than an ingest, and
+        readers leave the old rows out until a compaction. Leaves of a table of format 1 (see
+        `upgrade`) are written anew.
 
         Args:
             data, job_id, csv, ignore_extra_columns, set_aside, progress: As for `ingest`.
@@ -911,9 +911,9 @@ class Table(TableHandle, WholeTable):
 
         Args:
             key: A row key, or the first values of one, as for `query`; or
-            keys: complete row keys, or a table that has them in columns; where they are more than
-                1,000, or files still have as many deleted ones, leaves that have their rows are
-                written anew, as by a condition; or
+            keys: complete row keys, any number, or a table that has them in columns. In a table of
+                format 1, leaves that have rows of more than 1,000 are written anew, as by a
+                condition; or
             range: one region of keys; or
             regions: several.
             prefix: The rows whose fields have these prefixes.

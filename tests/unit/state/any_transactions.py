@@ -13,6 +13,7 @@ from sleeper.model.paths import may_be_data_file
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.table_state import FORMATS, CommittedJob
+from sleeper.state.transactions.deletes import DeleteKeys
 from sleeper.state.transactions.files import (
     AddFiles,
     Claim,
@@ -148,6 +149,11 @@ moves = st.builds(
 file_transactions = st.one_of(
     additions(),
     upserts(),
+    st.builds(
+        DeleteKeys,
+        references=st.lists(references, min_size=1, max_size=3).map(tuple),
+        written_since=MAYBE_TIMES,
+    ),
     st.builds(
         ClaimFiles,
         assignments=st.lists(assignments, max_size=3).map(tuple),

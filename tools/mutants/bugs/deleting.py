@@ -29,6 +29,8 @@ KEYS_LEFT_OUT = ("tests/unit/engine/reading/test_left_out_keys.py",)
 """Rows whose keys other files have are left out, whatever is read of these at a time."""
 LARGE_UPSERTS = ("tests/stories/test_large_upserts.py",)
 """Rows of many keys are replaced, beside others who change the same leaves."""
+MANY_KEYS = ("tests/stories/test_many_deleted_keys.py",)
+"""Rows of more keys than an entry names are deleted."""
 UPSERTS = ("tests/stories/test_upserts.py",)
 """Rows are replaced by their keys, beside others who add rows of the same keys."""
 
@@ -187,6 +189,22 @@ BUGS = (
         right="            if not names <= known:\n",
         wrong="            if False:\n",
         tests=(*UPSERTS, "-k", "same_key"),
+    ),
+    Bug(
+        name="keys-of-one-file-deleted",
+        breaks="Of the keys of a deletion, those of the first leaf alone are deleted.",
+        module="tables/deletions/keys.py",
+        right="DeleteKeys(references=tuple(written), written_since=since)",
+        wrong="DeleteKeys(references=tuple(written[:1]), written_since=since)",
+        tests=MANY_KEYS,
+    ),
+    Bug(
+        name="deletion-of-keys-of-columns-that-changed",
+        breaks="A file of deleted keys is read as if it had all columns of the table.",
+        module="tables/read_rows.py",
+        right="partial(lookup.look_up, replaced, keys, keys_alone, key_names)",
+        wrong="partial(lookup.look_up, replaced, keys, schema, key_names)",
+        tests=MANY_KEYS,
     ),
     Bug(
         name="upserted-keys-counted",

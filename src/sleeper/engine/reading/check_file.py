@@ -301,7 +301,8 @@ class ReferencedFile:
 
     Attributes:
         filename: The file.
-        references: The references to it; none if the table has only its keys left out of others.
+        references: The references to it; none if only its keys are left out of others. Then its
+            pages are checked, and nothing else: it may have row keys alone.
         regions: The region of each reference's partition.
     """
 
@@ -389,6 +390,9 @@ class FileChecker:
         findings = [*_size_faults(file, size)]
         rows = 0
         try:
+            if not file.references:
+                rows = verify_pages(self._lookup, name, every_sum=True).row_count
+                return CheckedFile(filename=name, row_count=rows, size_bytes=size, findings=())
             end = self._lookup.inspect(name, partial(self._look, file), anew=True)
             rows = end.row_count
             findings += end.findings
@@ -408,16 +412,14 @@ class FileChecker:
         except ValueError as error:
             what = f"does not have the table's columns: {error}"
             findings.append(_finding(FindingKind.SCHEMA, file, what, RESTORE_FILE))
-        is_ours = all(each.schema_id is not None for each in file.references)
-        if not index.is_sealed and is_ours:
+        if not index.is_sealed and file.references[0].schema_id is not None:
             what = "has lost the seal that our writer gave it"
             findings.append(_finding(FindingKind.FILE_DAMAGED, file, what, RESTORE_FILE))
         return _FileEnd(index.footer.row_count, index.is_sealed, tuple(findings))
 
     def _check_has_its_own(self, file: ReferencedFile, bound: Mapping[str, BoundColumn]) -> None:
         """Raise ValueError if a file lacks a column that the schema has by which it was written."""
-        number = max((each.schema_number for each in file.references), default=0)
-        own = self._ids.get(number, set())
+        own = self._ids.get(file.references[0].schema_number, set())
         for field in self._schema.fields:
             if field.id in own and bound[field.name].default is not None:
                 raise ValueError(f"it has no column {field.name!r}, with which it was written")
@@ -427,10 +429,9 @@ class FileChecker:
         verify_pages(self._lookup, file.filename, every_sum=True)
         stored: Sketches | None = None
         try:
-            for reference in file.references[:1]:
-                measured = replace(reference, size_bytes=size)
-                stored = read_stored_sketch(self._files, measured, self._schema)
-            if file.references and stored is None and end.is_sealed and end.row_count:
+            reference = replace(file.references[0], size_bytes=size)
+            stored = read_stored_sketch(self._files, reference, self._schema)
+            if stored is None and end.is_sealed and end.row_count:
                 what = "has no sketch, or the place that says where it is is damaged"
                 yield _finding(FindingKind.SKETCH, file, what, COMPACT)
         except (DataDamaged, FormatTooNew) as error:

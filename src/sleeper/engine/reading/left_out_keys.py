@@ -111,10 +111,15 @@ class LeftOutKeys:
             self._last[filename] = last
         return keys_between(last.keys, low, high)
 
+    def _key_columns(self) -> pa.Schema:
+        """Return the columns of row keys: the files may have no others."""
+        return pa.schema([self.arrow_schema.field(name) for name in self.schema.row_key_names])
+
     def _read(self, low: Any, high: Any, index: ParquetIndex, read: ReadRanges) -> _KeysRead:
         index.check_indexes(read)
         names = self.schema.row_key_names
-        bound = index.columns(self.arrow_schema)
+        columns = self._key_columns()
+        bound = index.columns(columns)
         first = bound[names[0]].leaf
         leaves = tuple(leaf for name in names for leaf in bound[name].column.leaves)
         after = next_value(key_type(self.schema.row_keys[0]), high)
@@ -138,9 +143,8 @@ class LeftOutKeys:
                 end = max(end, int(firsts[min(place, len(firsts) - 1)]))
                 is_last = group == with_rows[-1] and end == row_counts[group]
             chosen.append(GroupRows.span(group, start, end))
-        batches = decode_rows(index, chosen, names, self.arrow_schema, read) if chosen else []
-        schema = pa.schema([self.arrow_schema.field(name) for name in names])
-        keys = pa.Table.from_batches(batches, schema).combine_chunks()
+        batches = decode_rows(index, chosen, names, columns, read) if chosen else []
+        keys = pa.Table.from_batches(batches, columns).combine_chunks()
         before = keys.column(0)[keys.num_rows - 1].as_py() if keys.num_rows else None
         return _KeysRead(keys, low, high, before, is_last)
 

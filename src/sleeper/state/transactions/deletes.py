@@ -1,4 +1,4 @@
-"""The transaction that deletes rows by their keys (ours; format 2)."""
+"""The transactions that delete rows by their keys (ours; format 2)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sleeper.errors import TableChanged
+from sleeper.model.files import FileReference
 from sleeper.model.ranges import Region
 from sleeper.model.row_deletes import REGIONS_MAX, RowDelete
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions.files import check_rows_may_go
+from sleeper.state.transactions.files import (
+    AddFiles,
+    as_given,
+    check_rows_may_go,
+    with_keys_deleted,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +61,45 @@ class DeleteRows(Transaction):
         if not state.is_yet_to_obey(delete, state.files):
             return state
         return replace(state, deletes=(*state.deletes, delete))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteKeys(Transaction):
+    """Deletes the rows that have a row key of some files from all files that the table has now.
+
+    Attributes:
+        references: The files, which have row keys alone, and the partitions of these keys. No
+            partition references them.
+        written_since: No file was written before this time, by the storage's clock.
+
+    Raises:
+        ValueError: there is no file.
+
+    Raises (from `check`):
+        TableChanged: the table has format 1 now.
+        FileAlreadyExists: the table tracks one of the files.
+        PartitionNotInTree: a file is for a partition that does not exist.
+        NewFilesTooOld: a sweep of orphans may have deleted the files.
+    """
+
+    references: tuple[FileReference, ...]
+    written_since: datetime | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "references", as_given(self.references))
+        if not self.references:
+            raise ValueError("a deletion of keys needs a file of them")
+
+    def check(self, state: TableState) -> None:
+        """Check that the files are new, and that the table has format 2."""
+        self._as_added().check(state)
+        check_rows_may_go(state)
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Record the deletion and the files, which are garbage once it is carried out."""
+        names = [each.filename for each in self.references]
+        files = state.files.changed(unreferenced=names, at=at)
+        return with_keys_deleted(replace(state, files=files), state, self.references)
+
+    def _as_added(self) -> AddFiles:
+        return AddFiles(references=self.references, written_since=self.written_since)

@@ -151,7 +151,7 @@ class AddFiles(Transaction):
     written_since: datetime | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "references", _as_given(self.references))
+        object.__setattr__(self, "references", as_given(self.references))
         both = {ref.filename for ref in self.references} & set(self.unreferenced)
         if both:
             raise ValueError(f"files are added both with and without references: {sorted(both)}")
@@ -224,24 +224,38 @@ class UpsertFiles(AddFiles):
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Add the files, and record the deletion where a leaf has older ones."""
-        by_partition: dict[str, tuple[KeyFile, ...]] = {}
-        for each in placed_references(self.references, state.partitions):
-            if each.filename not in self.without_old_rows and each.row_count:
-                found = KeyFile(each.filename, each.row_count)
-                by_partition[each.partition_id] = (
-                    *by_partition.get(each.partition_id, ()),
-                    found,
-                )
-        delete = RowDelete(state.number, key_files=by_partition)
-        added = super(UpsertFiles, self).fold(state, at)
-        left = {
-            partition_id: found
-            for partition_id, found in by_partition.items()
-            if state.is_yet_to_obey(replace(delete, key_files={partition_id: found}), state.files)
-        }
-        if not left:
-            return added
-        return replace(added, deletes=(*added.deletes, replace(delete, key_files=left)))
+        files = [each for each in self.references if each.filename not in self.without_old_rows]
+        return with_keys_deleted(super(UpsertFiles, self).fold(state, at), state, files)
+
+
+def with_keys_deleted(
+    state: TableState, before: TableState, files: Sequence[FileReference]
+) -> TableState:
+    """Return a state with the deletion of the keys of files, where leaves have older ones.
+
+    Args:
+        state: The state with these files.
+        before: The state without them.
+        files: The files, and the partitions of their keys.
+    """
+    by_partition: dict[str, tuple[KeyFile, ...]] = {}
+    for each in placed_references(files, state.partitions):
+        if each.row_count:
+            known = by_partition.get(each.partition_id, ())
+            found = KeyFile(each.filename, each.row_count)
+            by_partition[each.partition_id] = (*known, found)
+    deletes = {
+        partition_id: RowDelete(state.number, key_files={partition_id: found})
+        for partition_id, found in by_partition.items()
+    }
+    left = {
+        partition_id: by_partition[partition_id]
+        for partition_id, delete in deletes.items()
+        if before.is_yet_to_obey(delete, before.files)
+    }
+    if not left:
+        return state
+    return replace(state, deletes=(*state.deletes, RowDelete(state.number, key_files=left)))
 
 
 def check_rows_may_go(state: TableState) -> None:
@@ -292,7 +306,7 @@ class ReplaceFiles(Transaction):
     rows_removed: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        (output,) = _as_given([self.output])
+        (output,) = as_given([self.output])
         object.__setattr__(self, "output", replace(output, job_id=None))
         if not self.inputs:
             raise ValueError(f"compaction job {self.job_id!r} has no input")
@@ -361,7 +375,7 @@ class ReferencePush:
 
     def __post_init__(self) -> None:
         # Attributes of the file itself are taken from the reference that is replaced.
-        known = (ref.about_file(_NOTHING_KNOWN) for ref in _as_given(self.into))
+        known = (ref.about_file(_NOTHING_KNOWN) for ref in as_given(self.into))
         object.__setattr__(self, "into", tuple(known))
         others = {ref.filename for ref in self.into} - {self.filename}
         if others or not self.into:
@@ -547,7 +561,7 @@ def _new(reference: FileReference, number: int, at: datetime) -> FileReference:
     return replace(reference, sequence=sequence, updated=at)
 
 
-def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
+def as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
     """Return references without `updated`, which those that were read from a state have (STS-5)."""
     return tuple(ref if ref.updated is None else replace(ref, updated=None) for ref in references)
 

@@ -36,8 +36,8 @@ class RowDeletion(NotebookHtml):
         transaction: The transaction after which the rows are gone; the newest one if there was no
             file that could have any.
         regions: How many keys and ranges were deleted; 0 for a condition.
-        rows: How many rows went, where they were read: by a condition, or by more than 1,000 keys;
-            else None.
+        rows: How many rows went, where they were read: by a condition, or by more than 1,000 keys
+            of a table of format 1; else None.
         job_id: The id that was given; None without one.
         already_committed: True if this id was committed before: nothing was deleted now.
     """

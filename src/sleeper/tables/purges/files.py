@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.engine.processing.aggregations import Overflow
@@ -88,8 +89,9 @@ def rows_with_keys(table: OpenTable, keys: PurgedKeys, names: Iterable[str]) -> 
     """Return how many rows with a purged key each file has, of those that have some."""
     found: dict[str, int] = {}
     columns = table.schema.row_key_names
+    keys_alone = pa.schema([table.arrow_schema.field(name) for name in columns])
     for some in _in_parts(names, _LOOKED_UP_TOGETHER):
-        tables = table.reader.lookup.look_up(some, keys.batch, table.arrow_schema, columns)
+        tables = table.reader.lookup.look_up(some, keys.batch, keys_alone, columns)
         found |= {
             name: rows.num_rows for name, rows in zip(some, tables, strict=True) if rows.num_rows
         }
