@@ -45,7 +45,7 @@ from sleeper.tables.deletions import where as deleted_where
 from sleeper.tables.purges import search
 from sleeper.tables.purges.search import Search
 from sleeper.tables.read_rows import query_regions
-from sleeper.tables.sql import TableVersion
+from sleeper.tables.table_version import TableVersion
 
 REGIONS_MAX = 6
 """So many keys are deleted by an entry; in reality 1,000."""

@@ -68,7 +68,8 @@ class Query:
     def _all_rows(self, table: OpenTable, state: TableState) -> Rows:
         now_ms = table.now_ms()
         if self.where is not None:
-            from sleeper.tables.sql import TableVersion, query_where
+            from sleeper.tables.sql import query_where
+            from sleeper.tables.table_version import TableVersion
 
             return query_where(
                 TableVersion(table.name, table.reader, state, now_ms),

@@ -227,7 +227,11 @@ class _View(NamedTuple):
         return reading.lookup.look_up(leaf.filenames, keys, reading.arrow_schema, self.read_columns)
 
     def _look_up_newest(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Sequence[pa.Table]:
-        """Look up in files, of which some have old rows of keys that newer files have too."""
+        """Look up in files, of which some have old rows of keys that newer files have too.
+
+        In a folder newer files come first, so that no old row of a single key is read; where
+        requests take long, all files are read at once.
+        """
         from sleeper.engine.processing.known_keys import without_keys
 
         lookup, schema = self.reading.lookup, self.reading.arrow_schema
@@ -236,23 +240,33 @@ class _View(NamedTuple):
         names = [*dict.fromkeys([*key_names, *self.read_columns])]
         newer = {name for of_file in leaf.key_files.values() for name in of_file}
         replaced = sorted(newer.difference(leaf.filenames))
+        in_turn = keys.num_rows == 1 and not lookup.is_remote
+        first = [name for name in leaf.filenames if name in newer or not in_turn]
         tables, others = lookup.at_once(
             [
-                partial(lookup.look_up, leaf.filenames, keys, schema, names),
+                partial(lookup.look_up, first, keys, schema, names),
                 partial(lookup.look_up, replaced, keys, keys_alone, key_names),
             ]
         )
+        looked_up = dict(zip(first, tables, strict=True))
         found = {
             name: rows.select(key_names)
-            for name, rows in zip([*leaf.filenames, *replaced], [*tables, *others], strict=True)
+            for name, rows in (*looked_up.items(), *zip(replaced, others, strict=True))
             if rows.num_rows
         }
+        rest = [
+            name
+            for name in leaf.filenames
+            if name not in looked_up and found.keys().isdisjoint(leaf.key_files.get(name, ()))
+        ]
+        looked_up |= zip(rest, lookup.look_up(rest, keys, schema, names), strict=True)
         visible = []
-        for name, rows in zip(leaf.filenames, tables, strict=True):
+        for name, rows in looked_up.items():
             gone = [found[each] for each in leaf.key_files.get(name, ()) if each in found]
             stay = without_keys(rows, pa.concat_tables(gone)) if rows.num_rows and gone else rows
             visible.append(stay.select(self.read_columns))
-        return visible
+        read = pa.schema([schema.field(name) for name in self.read_columns])
+        return visible or [pa.Table.from_batches([], read)]
 
     def process(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return the rows of one leaf from all its files, in key order, processed."""

@@ -35,35 +35,13 @@ from sleeper.state.plans.queries import filenames_for, plan_leaf_queries
 from sleeper.state.table_state import TableState
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_key, query_keys, query_regions
+from sleeper.tables.table_version import TableVersion
 
 if TYPE_CHECKING:  # an extra, and slow to import
     import polars as pl
 
 _FILES_EXPLAINED: Final = 100
 """Pages are counted by the indexes of files: of at most so many files."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableVersion:
-    """One state of a table, and what reads it.
-
-    Attributes:
-        name: The table's name.
-        reading: The table's readers.
-        state: The state.
-        now_ms: The current time in milliseconds since 1970, for filters by age.
-    """
-
-    name: str
-    reading: TableReader
-    state: TableState
-    now_ms: int
-
-    @classmethod
-    def newest(cls, table: OpenTable) -> TableVersion:
-        """Return the newest state of a table."""
-        now_ms = table.now_ms()
-        return cls(table.name, table.reader, table.store.refresh(), now_ms)
 
 
 def sql(table: OpenTable, state: TableState, statement: str) -> Rows:

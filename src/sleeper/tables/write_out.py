@@ -49,7 +49,7 @@ from sleeper.tables.claims import claims_of_run, release_claims
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.push_down import push_down_references
 from sleeper.tables.read_rows import query_regions
-from sleeper.tables.sql import TableVersion
+from sleeper.tables.table_version import TableVersion
 
 _log = logging.getLogger(__name__)
 

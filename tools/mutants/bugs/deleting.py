@@ -223,6 +223,14 @@ BUGS = (
         tests=(*LARGE_UPSERTS, "-k", "of_before_is_written"),
     ),
     Bug(
+        name="old-rows-read-after-new-ones",
+        breaks="Of many keys, rows that newer files have too are returned twice.",
+        module="tables/read_rows.py",
+        right="if rows.num_rows and gone else rows",
+        wrong="if False else rows",
+        tests=(*LARGE_UPSERTS, "-k", "of_before_is_written"),
+    ),
+    Bug(
         name="upserted-keys-merged",
         breaks="A compaction writes old rows, with a number that says they were left out.",
         module="engine/writing/compaction_output.py",

@@ -23,7 +23,8 @@ from sleeper.tables.deletions.regions import delete_rows
 from sleeper.tables.deletions.where import delete_where
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
-from sleeper.tables.sql import TableVersion, deletion_answer, regions_read, scanned_table
+from sleeper.tables.sql import deletion_answer, regions_read, scanned_table
+from sleeper.tables.table_version import TableVersion
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.deletions.regions import RowDeletion
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
-from sleeper.tables.sql import TableVersion, query_where
+from sleeper.tables.sql import query_where
+from sleeper.tables.table_version import TableVersion
 from sleeper.tables.unchanged_since import UnchangedSince, beside
 from sleeper.tables.write_out import (
     CHUNK_ROWS,

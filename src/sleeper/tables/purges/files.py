@@ -50,7 +50,7 @@ from sleeper.tables.open_table import OpenTable
 from sleeper.tables.purges.keys import PurgedKeys
 from sleeper.tables.push_down import push_down_references
 from sleeper.tables.read_rows import query_regions
-from sleeper.tables.sql import TableVersion
+from sleeper.tables.table_version import TableVersion
 from sleeper.tables.write_out import (
     CHUNK_ROWS,
     Divide,
