@@ -82,7 +82,7 @@ def test_whatever_stops_fails_or_dies_rows_are_there_once_and_as_they_were_commi
 
 def test_parties_of_the_usual_runs_meet_every_fault_and_do_everything():
     """What does not happen proves nothing."""
-    outcomes, _ = run_some(range(60))
+    outcomes, _ = run_some(range(120))
 
     faults, ends = Counter(), Counter()
     for outcome in outcomes:

@@ -161,7 +161,7 @@ class TestAnyOrder:
         monkeypatch.setattr(
             file_rows.FileRows,
             "_read_part",
-            lambda self, columns, part: begun.append(part) or read_part(self, columns, part),
+            lambda self, *given: begun.append(given[-1]) or read_part(self, *given),
         )
         monkeypatch.setattr(file_rows, "FIRST_BYTES", 1)
         monkeypatch.setattr(file_rows, "LAST_BYTES", 1)

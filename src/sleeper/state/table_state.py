@@ -14,7 +14,6 @@ from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, Pa
 from sleeper.model.authors import Author
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
-from sleeper.model.ranges import Region
 from sleeper.model.row_deletes import KeyFile, RowDelete
 from sleeper.model.schema import Schema
 from sleeper.model.schema_changes import shown_like, with_ids
@@ -120,8 +119,7 @@ class TableState:
             is_concerned = partition_id in above or (
                 inner and not inner.isdisjoint(self.tree.ids_upwards(partition_id))
             )
-            region = self.partition(partition_id).region
-            return not is_concerned or self._is_yet_to_obey(delete, [region], files)
+            return not is_concerned or self._has_older(delete, partition_id, files)
 
         left = []
         for each in self.deletes:
@@ -132,24 +130,24 @@ class TableState:
                     left.append(each if is_same else replace(each, key_files=kept))
             elif not any(
                 region.overlaps(place.region) for region in each.regions for place in places
-            ) or self._is_yet_to_obey(each, each.regions, files):
+            ) or self.is_yet_to_obey(each, files):
                 left.append(each)
         return tuple(left)
 
     def is_yet_to_obey(self, delete: RowDelete, files: FileReferences) -> bool:
         """Return whether a deletion applies to any of some files that may have its rows."""
-        places = (self.partition(partition_id).region for partition_id in delete.key_files)
-        return self._is_yet_to_obey(delete, [*delete.regions, *places], files)
+        leaves = self.tree.leaves_overlapping(delete.regions) if delete.regions else ()
+        ids = [*delete.key_files, *(leaf.partition_id for leaf, _ in leaves)]
+        return any(self._has_older(delete, each, files) for each in ids)
 
-    def _is_yet_to_obey(
-        self, delete: RowDelete, regions: Sequence[Region], files: FileReferences
-    ) -> bool:
-        for leaf, _ in self.tree.leaves_overlapping(regions):
-            for partition_id in self.tree.ids_upwards(leaf.partition_id):
-                references = files.references_on(partition_id)
-                if any(delete.applies_to(each.sequence) for each in references):
-                    return True
-        return False
+    def _has_older(self, delete: RowDelete, partition_id: str, files: FileReferences) -> bool:
+        """Return whether a deletion applies to any of some files of a partition's keys."""
+        ids = [*self.tree.ids_upwards(partition_id), *self.tree.ids_below(partition_id)]
+        return any(
+            delete.applies_to(reference.sequence)
+            for each in ids
+            for reference in files.references_on(each)
+        )
 
     def key_files(self) -> dict[str, KeyFile]:
         """Return the files whose keys some file has yet to leave out, by name."""

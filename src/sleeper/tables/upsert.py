@@ -107,9 +107,8 @@ def _commit_both(table: OpenTable, condition: UnchangedSince, added: AddFiles) -
             if not isinstance(done, TableChanged):
                 raise done
             # the table has no room for so many deletions
-        attempt = partial(_with_keys_of_files, table, added, relies_on)
         try:
-            return until_undisturbed(table, attempt).state
+            return until_undisturbed(table, partial(_replacing, table, added, relies_on)).state
         except CommitTooLarge as full:
             _log.info("rows are written out of leaves of table %s instead: %s", table.name, full)
     return until_undisturbed(table, partial(_written_out, table, added, relies_on)).state
@@ -129,16 +128,16 @@ def _committed(table: OpenTable, transactions: Sequence[Transaction]) -> TableSt
     return refusals[0] if refusals else done.state
 
 
-def _with_keys_of_files(
-    table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]
-) -> WrittenOut:
-    """Commit new files as those whose keys older files have no more.
+def _replacing(table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]) -> WrittenOut:
+    """Commit new files as those whose keys older files have no more, if the table has format 2.
 
     Files of keys that are beside those of all others, by first and last keys, are said to replace
     nothing: readers need not look. It is refused if others come to their leaves.
     """
     state = table.store.refresh()
     added.check(state)
+    if state.format < 2:  # somebody has set it back
+        return _written_out(table, added, relies_on)
     placed = placed_references(added.references, state.partitions)
     apart = {each.filename for each in placed} - {
         each.filename for each in placed if _may_replace(each, state)

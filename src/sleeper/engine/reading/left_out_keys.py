@@ -1,8 +1,8 @@
 """Leaves rows out of a data file whose row keys other files have: an upsert has replaced them.
 
-The keys near a chunk of rows are read when the chunk comes: whole pages, and some thousand keys
-more, since chunks mostly follow one another. So memory is that of some pages for each of the other
-files, whatever their size.
+The keys near a chunk of rows are read when the chunk comes: whole pages, and up to 262,144 keys
+more, since chunks mostly follow one another. So memory is that of so many keys for each of the
+other files, whatever their size.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from sleeper.model.keys import key_type, next_value
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
 
-_KEYS_AHEAD: Final = 65_536
-"""So many keys of a file are read at a time, unless a chunk needs more."""
+_KEYS_AHEAD: Final = 262_144
+"""So many keys of a file are read at a time, unless a chunk needs more. Those of a smaller file are
+read once for all older files."""
 
 
 class _KeysRead(NamedTuple):
@@ -37,18 +38,19 @@ class _KeysRead(NamedTuple):
         keys: The keys.
         low, high: All keys with a first value from the one to the other are among them.
         before: As are those with a first value before this one; None if no more is known.
-        is_last: Whether the file has no later keys.
+        is_first, is_last: Whether the file has no earlier keys, and no later ones.
     """
 
     keys: pa.Table
     low: Any
     high: Any
     before: Any
+    is_first: bool
     is_last: bool
 
     def cover(self, low: Any, high: Any) -> bool:
         """Return whether all keys with a first value between two are among them."""
-        if low < self.low:
+        if low < self.low and not self.is_first:
             return False
         is_before = self.before is not None and high < self.before
         return bool(self.is_last or high <= self.high or is_before)
@@ -117,36 +119,54 @@ class LeftOutKeys:
 
     def _read(self, low: Any, high: Any, index: ParquetIndex, read: ReadRanges) -> _KeysRead:
         index.check_indexes(read)
-        names = self.schema.row_key_names
+        columns = self._key_columns()
+        chosen = self._choose(low, high, index, read)
+        batches = decode_rows(index, chosen, columns.names, columns, read) if chosen else []
+        keys = pa.Table.from_batches(batches, columns).combine_chunks()
+        counts = index.footer.row_counts
+        with_rows = [group for group, count in enumerate(counts) if count]
+        ends = [(rows.group, int(rows.starts[0]), int(rows.ends[-1])) for rows in chosen]
+        return _KeysRead(
+            keys=keys,
+            low=low,
+            high=high,
+            before=keys.column(0)[keys.num_rows - 1].as_py() if keys.num_rows else None,
+            is_first=bool(ends) and ends[0][:2] == (with_rows[0], 0),
+            is_last=bool(ends) and ends[-1][::2] == (with_rows[-1], counts[with_rows[-1]]),
+        )
+
+    def _choose(
+        self, low: Any, high: Any, index: ParquetIndex, read: ReadRanges
+    ) -> list[GroupRows]:
+        """Choose the rows of pages that may have keys between two values, and rows that follow."""
         columns = self._key_columns()
         bound = index.columns(columns)
-        first = bound[names[0]].leaf
-        leaves = tuple(leaf for name in names for leaf in bound[name].column.leaves)
-        after = next_value(key_type(self.schema.row_keys[0]), high)
-        asked = [Region((Range(low, after),))]
-        limits = first_key_limits(asked, self.arrow_schema.field(names[0]).type)
-        row_counts = index.footer.row_counts
-        with_rows = [group for group, count in enumerate(row_counts) if count]
+        leaves = tuple(leaf for name in columns.names for leaf in bound[name].column.leaves)
+        first = bound[columns.names[0]].leaf
+        asked = Region((Range(low, next_value(key_type(self.schema.row_keys[0]), high)),))
+        limits = first_key_limits([asked], columns.field(0).type)
         runs = places_between(index.group_bounds(first), limits)
-        groups = [group for begin, end in runs for group in range(begin, end) if row_counts[group]]
-        chosen = list[GroupRows]()
-        is_last = False
-        for group in groups:
-            index.load([group], leaves, (first,), read)
-            pages = places_between(index.bounds(group, first), limits)
-            if not pages:
+        if not runs:
+            return []
+        (begin, end_asked), counts = runs[0], index.footer.row_counts
+        chosen, rows = list[GroupRows](), 0
+        for group in range(begin, len(counts)):
+            is_asked = group < end_asked
+            if not counts[group] or not (is_asked or 0 < rows < _KEYS_AHEAD):
                 continue
+            index.load([group], leaves, (first,), read)
             firsts = index.locations(group, first).first_rows
-            start, end = int(firsts[pages[0][0]]), int(firsts[pages[-1][1]])
-            if group == groups[-1]:
-                place = int(firsts.searchsorted(start + _KEYS_AHEAD, "right"))
+            pages = places_between(index.bounds(group, first), limits)
+            if not pages and not chosen:
+                continue
+            start = 0 if chosen else int(firsts[pages[0][0]])
+            end = int(firsts[pages[-1][1]]) if pages else 0
+            if group >= end_asked - 1:
+                place = int(firsts.searchsorted(start + max(0, _KEYS_AHEAD - rows), "left"))
                 end = max(end, int(firsts[min(place, len(firsts) - 1)]))
-                is_last = group == with_rows[-1] and end == row_counts[group]
             chosen.append(GroupRows.span(group, start, end))
-        batches = decode_rows(index, chosen, names, columns, read) if chosen else []
-        keys = pa.Table.from_batches(batches, columns).combine_chunks()
-        before = keys.column(0)[keys.num_rows - 1].as_py() if keys.num_rows else None
-        return _KeysRead(keys, low, high, before, is_last)
+            rows += end - start
+        return chosen
 
 
 KeysOut = Mapping[str, LeftOutKeys]

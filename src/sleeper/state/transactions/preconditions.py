@@ -94,7 +94,7 @@ class RegionsUnchanged(Transaction):
             return "rows were added, or its files were written anew"
         if not all(state.files.references_count(name) for name in known):
             return "its files were removed"
-        if _are_deleted_since(self.since, leaf.region, state):
+        if _are_deleted_since(self.since, leaf, state):
             return "rows were deleted"
         return None
 
@@ -105,13 +105,15 @@ class RegionsUnchanged(Transaction):
         return [leaf.partition_id for leaf, _ in then]
 
 
-def _are_deleted_since(number: int, region: Region, state: TableState) -> bool:
-    """Return whether rows of a region were deleted by their keys since a transaction.
-
-    Those that an upsert has replaced are known by its files, which are others than before.
-    """
-    since = (each.regions for each in state.deletes if each.number > number)
-    return any(region.overlaps(each) for regions in since for each in regions)
+def _are_deleted_since(number: int, leaf: Partition, state: TableState) -> bool:
+    """Return whether rows of a leaf were deleted by their keys since a transaction."""
+    ids = state.tree.ids_upwards(leaf.partition_id)
+    return any(
+        any(leaf.region.overlaps(region) for region in each.regions)
+        or any(True for _ in each.key_files_of(ids))
+        for each in state.deletes
+        if each.number > number
+    )
 
 
 def _refusal(since: int, changed: Mapping[str, str]) -> RowsChanged:

@@ -128,7 +128,8 @@ def _delete_many(
     if table.store.refresh().format > 1:
         try:
             done = until_undisturbed(table, partial(_in_files, table, known, condition, job))
-            return RowDeletion(transaction=done.state.number, regions=known.num_rows)
+            rows = None if done.state.format > 1 else done.rows
+            return RowDeletion(transaction=done.state.number, regions=known.num_rows, rows=rows)
         except CommitTooLarge as full:
             _log.info("rows are written out of leaves of table %s instead: %s", table.name, full)
     done = until_undisturbed(table, partial(_written_out, table, known, condition, job))
@@ -146,6 +147,8 @@ def _in_files(
 ) -> WrittenOut:
     """Write the keys of each leaf that has files to a file, and commit their deletion."""
     state = table.store.refresh()
+    if state.format < 2:  # somebody has set it back
+        return _written_out(table, known, condition, job)
     leaves = _leaves_with(known, state)
     regions = [leaf.region for leaf, _ in leaves]
     condition.check(state, regions)

@@ -18,7 +18,7 @@ def keys_of(table, schema):
     return [*zip(*(table.column(name).to_pylist() for name in schema.row_key_names), strict=True)]
 
 
-@pytest.fixture(params=[1, 50, 65_536], ids=["one at a time", "some ahead", "all ahead"])
+@pytest.fixture(params=[1, 50, 262_144], ids=["one at a time", "some ahead", "all ahead"])
 def read_ahead(request, monkeypatch):
     monkeypatch.setattr(left_out_keys, "_KEYS_AHEAD", request.param)
 
