@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sleeper
+from sleeper.engine.writing import compaction_output
 from sleeper.errors import CommitContended, DataDamaged, FileHasReferences
 from sleeper.state.change_feed import added_between
 from sleeper.state.plans.garbage import collectable
@@ -103,6 +104,13 @@ class TestWays:
         assert done.transaction == version + 1
         assert found(table, as_of=version) == old_rows()
         check(table, old_rows() | dict.fromkeys(new, "new"))
+
+    def test_a_merge_of_large_files_takes_old_rows_out(self, table, monkeypatch):
+        """Given files too large to be read whole, then what DataFusion merges lacks the keys."""
+        table.upsert(rows(range(0, ROWS, 10), "new"))
+        monkeypatch.setattr(compaction_output, "are_small", lambda *_: False)
+
+        check(table, old_rows() | dict.fromkeys(range(0, ROWS, 10), "new"))
 
     def test_keys_behind_all_others_burden_no_reader(self, table):
         """Given rows of a new day, by the first and last keys of files, nothing is left out."""
@@ -399,17 +407,19 @@ class TestOthersMeanwhile:
 
     def test_rows_that_come_behind_all_others_are_seen(self, table, monkeypatch):
         """Given keys that no file had when it looked, and one has before the commit, it looks again."""
-        done, original = [], upsert.LeavesUnchanged
+        done, original = [], upsert._may_replace
 
-        def slow(**known):
+        def slow(*given):
+            found = original(*given)
             if not done:
-                done.append(True)
+                done.append(found)
                 table.ingest(rows([ROWS + 10], "other"))
-            return original(**known)
+            return found
 
-        monkeypatch.setattr(upsert, "LeavesUnchanged", slow)
+        monkeypatch.setattr(upsert, "_may_replace", slow)
         table.upsert(rows(range(ROWS, ROWS + 2_000), "new"))
 
+        assert done == [False]
         check(table, old_rows() | dict.fromkeys(range(ROWS, ROWS + 2_000), "new"))
 
     def test_a_compaction_that_had_begun_before_brings_no_row_back(self, table):

@@ -244,7 +244,7 @@ BUGS = (
         module="engine/writing/compaction_output.py",
         right="reading.slices(regions_by_file, reading.keys_out(claimed.key_files))",
         wrong="reading.slices(regions_by_file, {})",
-        tests=(*LARGE_UPSERTS, "-k", "of_before_is_written"),
+        tests=(*LARGE_UPSERTS, "-k", "of_large_files"),
     ),
     Bug(
         name="keys-read-up-to-a-page",

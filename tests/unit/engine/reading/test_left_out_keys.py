@@ -55,6 +55,21 @@ class TestRowsThatStay:
 
         assert found == [key for key in keys_of(tables[0], schema) if key not in gone]
 
+    def test_are_found_behind_the_page_of_an_equal_first_key(self, tmp_path):
+        """Given keys of one first value over several pages, each is found, also where a read ended."""
+        schema = schema_of(Primitive.LONG, Primitive.LONG)
+        pairs = [(first, n) for first, count in ((1, 7), (2, 3), (3, 15)) for n in range(count)]
+        columns = [[pair[place] for pair in pairs] for place in (0, 1)]
+        rows = rows_of(schema, Random(1), len(pairs))
+        for place, column in enumerate(columns):
+            rows = rows.set_column(place, rows.schema.field(place), pa.array(column))
+        reader, names = reader_of(tmp_path, schema, [rows])
+        out = LeftOutKeys(reader.lookup, schema, reader.arrow_schema, (names[0],))
+        (batch,) = rows.combine_chunks().to_batches()
+
+        for place in (0, 20, 1, 24):
+            assert out.staying(batch.slice(place, 1)).num_rows == 0
+
     def test_are_found_wherever_a_reader_begins(self, tmp_path):
         """Given chunks that come in any order, each is compared with the keys near it."""
         pick, schema = Random(5), schema_of(Primitive.LONG)
