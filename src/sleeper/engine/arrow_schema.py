@@ -289,6 +289,11 @@ def _rename_advice(misspelt: Iterable[tuple[str, str]]) -> str:
     )
 
 
+def row_key_columns(schema: Schema, arrow_schema: pa.Schema) -> pa.Schema:
+    """Return the columns of row keys alone, as files of deleted keys have them."""
+    return pa.schema([arrow_schema.field(name) for name in schema.row_key_names])
+
+
 def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name.casefold())
 

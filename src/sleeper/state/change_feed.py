@@ -1,7 +1,6 @@
 """The change feed of a table: the files with new rows that each transaction added.
 
 Compactions, splits and garbage collection add no file here: their rows were in the table before.
-So were those that an upsert writes again, as it hides a range around them.
 """
 
 from __future__ import annotations

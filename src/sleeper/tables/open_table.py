@@ -143,7 +143,7 @@ class OpenTable:
         except DataDamaged:
             self.check_exists()
             raise
-        self.reader.forget_gone(state.files)
+        self.reader.forget_gone(state)
         return state
 
     def undo_commit_if_deleted(self) -> None:
@@ -323,7 +323,7 @@ class TableHandle:
             opened = current()
             if opened.store is not before.store:
                 state = opened.store.refresh()
-            opened.reader.forget_gone(state.files)
+            opened.reader.forget_gone(state)
         if state.schema_id > opened.schema.number:  # columns were changed between the two looks
             opened = self._current()
         self._looked = _Look(opened, begun_s, changes)

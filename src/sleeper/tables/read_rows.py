@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from sleeper.engine.arrow_schema import row_key_columns
 from sleeper.engine.reading.read_leaves import (
     TableReader,
     columns_to_read,
@@ -236,7 +237,7 @@ class _View(NamedTuple):
 
         lookup, schema = self.reading.lookup, self.reading.arrow_schema
         key_names = self.reading.schema.row_key_names
-        keys_alone = pa.schema([schema.field(name) for name in key_names])
+        keys_alone = row_key_columns(self.reading.schema, schema)
         names = [*dict.fromkeys([*key_names, *self.read_columns])]
         newer = {name for of_file in leaf.key_files.values() for name in of_file}
         replaced = sorted(newer.difference(leaf.filenames))

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.processing.known_keys import first_repeated
-from sleeper.errors import CommitRefused, CommitTooLarge, DataDamaged, InputRefused, TableChanged
+from sleeper.errors import CommitTooLarge, DataDamaged, InputRefused, TableChanged
 from sleeper.lookup.keys import key_rows
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
@@ -101,12 +101,11 @@ def _commit_both(table: OpenTable, condition: UnchangedSince, added: AddFiles) -
     if state.format > 1:
         rows = sum(each.row_count for each in added.references)
         if rows <= REGIONS_MAX:
-            done = _committed(table, [*relies_on, _deletion_of_keys(table, new), added])
-            if isinstance(done, TableState):
-                return done
-            if not isinstance(done, TableChanged):
-                raise done
-            # the table has no room for so many deletions
+            both = [*relies_on, _deletion_of_keys(table, new), added]
+            try:
+                return table.store.commit_group(both, together=True).of_all()
+            except TableChanged as full:
+                _log.info("keys of files are left out of table %s instead: %s", table.name, full)
         try:
             return until_undisturbed(table, partial(_replacing, table, added, relies_on)).state
         except CommitTooLarge as full:
@@ -119,13 +118,6 @@ def _deletion_of_keys(table: OpenTable, new: TableState) -> DeleteRows:
     keys = [key for batch in batches for key in key_rows(batch)]
     regions = (key_region(table.schema, each) for each in keys)
     return DeleteRows(regions=tuple(dict.fromkeys(regions)))
-
-
-def _committed(table: OpenTable, transactions: Sequence[Transaction]) -> TableState | CommitRefused:
-    """Commit transactions in one entry; return the state after them, or why they were refused."""
-    done = table.store.commit_group(transactions, together=True)
-    refusals = [each for each in done.refusals if each is not None]
-    return refusals[0] if refusals else done.state
 
 
 def _replacing(table: OpenTable, added: AddFiles, relies_on: Sequence[Transaction]) -> WrittenOut:
@@ -156,10 +148,8 @@ def _replacing(table: OpenTable, added: AddFiles, relies_on: Sequence[Transactio
         written_since=added.written_since,
         without_old_rows=frozenset(apart),
     )
-    done = _committed(table, [*relies_on, LeavesUnchanged(known=known), whole])
-    if isinstance(done, TableState):
-        return WrittenOut(done, 0)
-    raise done
+    together = [*relies_on, LeavesUnchanged(known=known), whole]
+    return WrittenOut(table.store.commit_group(together, together=True).of_all(), 0)
 
 
 def _may_replace(reference: FileReference, state: TableState) -> bool:

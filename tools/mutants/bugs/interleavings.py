@@ -36,8 +36,8 @@ BUGS = (
         name="upserted-without-a-deletion",
         breaks="An upsert adds its rows although its deletion is refused.",
         module="tables/upsert.py",
-        right="commit_group(transactions, together=True)",
-        wrong="commit_group(transactions, together=False)",
+        right="commit_group(both, together=True)",
+        wrong="commit_group(both, together=False)",
         tests=WORLDS,
     ),
 )

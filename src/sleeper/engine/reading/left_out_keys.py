@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.engine.arrow_schema import row_key_columns
 from sleeper.engine.processing.known_keys import are_among, keys_between
 from sleeper.engine.reading.decoded_rows import GroupRows, decode_rows
 from sleeper.engine.reading.verified_pages import first_key_limits, places_between
@@ -73,7 +74,7 @@ class LeftOutKeys:
     filenames: tuple[str, ...]
     _last: dict[str, _KeysRead] = field(default_factory=dict, init=False, compare=False)
 
-    def stay(self, keys: pa.RecordBatch | pa.Table) -> pa.Array | pa.ChunkedArray:
+    def stay(self, keys: pa.RecordBatch | pa.Table) -> pa.Array:
         """Return which rows stay.
 
         Args:
@@ -96,14 +97,13 @@ class LeftOutKeys:
             if near.num_rows:
                 mask = pc.invert(are_among(rows, near))
                 stays = mask if stays is None else pc.and_(stays, mask)
-        return pa.repeat(pa.scalar(value=True), rows.num_rows) if stays is None else stays
+        if stays is None:
+            return pa.repeat(pa.scalar(value=True), rows.num_rows)
+        return stays.combine_chunks() if isinstance(stays, pa.ChunkedArray) else stays
 
     def staying(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that stay, of rows with their row keys; raises as `stay`."""
-        mask = self.stay(rows)
-        if isinstance(mask, pa.ChunkedArray):
-            mask = mask.combine_chunks()
-        return rows.filter(mask)
+        return rows.filter(self.stay(rows))
 
     def _near(self, filename: str, low: Any, high: Any) -> pa.Table:
         """Return the keys of a file whose first values are from one to another."""
@@ -113,13 +113,9 @@ class LeftOutKeys:
             self._last[filename] = last
         return keys_between(last.keys, low, high)
 
-    def _key_columns(self) -> pa.Schema:
-        """Return the columns of row keys: the files may have no others."""
-        return pa.schema([self.arrow_schema.field(name) for name in self.schema.row_key_names])
-
     def _read(self, low: Any, high: Any, index: ParquetIndex, read: ReadRanges) -> _KeysRead:
         index.check_indexes(read)
-        columns = self._key_columns()
+        columns = row_key_columns(self.schema, self.arrow_schema)
         chosen = self._choose(low, high, index, read)
         batches = decode_rows(index, chosen, columns.names, columns, read) if chosen else []
         keys = pa.Table.from_batches(batches, columns).combine_chunks()
@@ -139,7 +135,7 @@ class LeftOutKeys:
         self, low: Any, high: Any, index: ParquetIndex, read: ReadRanges
     ) -> list[GroupRows]:
         """Choose the rows of pages that may have keys between two values, and rows that follow."""
-        columns = self._key_columns()
+        columns = row_key_columns(self.schema, self.arrow_schema)
         bound = index.columns(columns)
         leaves = tuple(leaf for name in columns.names for leaf in bound[name].column.leaves)
         first = bound[columns.names[0]].leaf

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sleeper.engine.reading.file_rows import FileRows
     from sleeper.engine.reading.left_out_keys import LeftOutKeys
     from sleeper.ports.read_cache import ReadCache
-    from sleeper.state.file_references import FileReferences
+    from sleeper.state.table_state import TableState
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
@@ -116,15 +116,19 @@ class TableReader:
         }
         return {name: known[names] for name, names in key_files.items()}
 
-    def forget_gone(self, files: FileReferences) -> None:
-        """Forget files that the newest state does not reference, once they are most of those known.
+    def forget_gone(self, state: TableState) -> None:
+        """Forget files that the newest state does not need, once they are most of those known.
 
         So memory depends on the files of the table, and not on the transactions that were read. A
         reader of an older version opens them again.
         """
+        files = state.files
         if self.lookup.cached_count <= 2 * files.reference_count + _GONE_MAX:
             return
-        gone = self.lookup.forget_unless(lambda name: bool(files.references_to(name)))
+        key_files = state.key_files()
+        gone = self.lookup.forget_unless(
+            lambda name: name in key_files or bool(files.references_to(name))
+        )
         if "scanner" in vars(self):
             self.scanner.forget([self.files.url(name) for name in gone])
         if "pages" in vars(self):

@@ -244,14 +244,12 @@ def with_keys_deleted(
             known = by_partition.get(each.partition_id, ())
             found = KeyFile(each.filename, each.row_count)
             by_partition[each.partition_id] = (*known, found)
-    deletes = {
-        partition_id: RowDelete(state.number, key_files={partition_id: found})
-        for partition_id, found in by_partition.items()
-    }
     left = {
-        partition_id: by_partition[partition_id]
-        for partition_id, delete in deletes.items()
-        if before.is_yet_to_obey(delete, before.files)
+        partition_id: found
+        for partition_id, found in by_partition.items()
+        if before.is_yet_to_obey(
+            RowDelete(state.number, key_files={partition_id: found}), before.files
+        )
     }
     if not left:
         return state

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sleeper.engine.arrow_schema import row_key_columns
 from sleeper.engine.processing.known_keys import keys_inside
 from sleeper.engine.writing.data_file import write_data_file
 from sleeper.engine.writing.discard import discard_files
@@ -154,7 +155,7 @@ def _in_files(
     condition.check(state, regions)
     settings, guard = write_settings(table.properties.parquet), table.sweep_guard()
     keys_alone = replace(table.schema, sort_keys=(), values=(), columns=())
-    columns = pa.schema([table.arrow_schema.field(name) for name in keys_alone.names])
+    columns = row_key_columns(table.schema, table.arrow_schema)
     written = list[FileReference]()
     try:
         for leaf, keys in leaves:

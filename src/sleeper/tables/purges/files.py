@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.engine.arrow_schema import row_key_columns
 from sleeper.engine.processing.aggregations import Overflow
 from sleeper.engine.processing.known_keys import RowsWithoutKeys
 from sleeper.engine.processing.process import process
@@ -89,7 +89,7 @@ def rows_with_keys(table: OpenTable, keys: PurgedKeys, names: Iterable[str]) -> 
     """Return how many rows with a purged key each file has, of those that have some."""
     found: dict[str, int] = {}
     columns = table.schema.row_key_names
-    keys_alone = pa.schema([table.arrow_schema.field(name) for name in columns])
+    keys_alone = row_key_columns(table.schema, table.arrow_schema)
     for some in _in_parts(names, _LOOKED_UP_TOGETHER):
         tables = table.reader.lookup.look_up(some, keys.batch, keys_alone, columns)
         found |= {
