@@ -227,8 +227,13 @@ class Scanner:
         )
 
     def _scan(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
-        session = self._opened()
-        yield from self._run(session, self._frames(session, slices), names)
+        session, failures = self._opened(), list[SleeperError]()
+        try:
+            yield from self._run(session, self._frames(session, slices, failures), names)
+        except BaseException as error:
+            if failures and is_read_failure(error):
+                raise failures[0] from None
+            raise
 
     def _explained(
         self, error: BaseException, slices: Sequence[FileSlice], names: list[str]
@@ -246,7 +251,9 @@ class Scanner:
                 raise
         return resource_error(error, len(slices))
 
-    def _frames(self, session: Session, slices: Sequence[FileSlice]) -> list[Any]:
+    def _frames(
+        self, session: Session, slices: Sequence[FileSlice], failures: list[SleeperError]
+    ) -> list[Any]:
         opened = self._at_once([partial(session.frame, part.url, part.columns) for part in slices])
         frames = []
         predicates: dict[Any, Any] = {}  # usually all slices have the same
@@ -257,17 +264,23 @@ class Scanner:
             predicate = predicates[asked]
             read = frame if predicate is None else frame.filter(predicate)
             if part.keys_out is not None:
-                read = read.filter(self._staying(part.keys_out))
+                read = read.filter(self._staying(part.keys_out, failures))
             frames.append(read)
         return frames
 
-    def _staying(self, keys_out: LeftOutKeys) -> Any:
-        """Return the expression that is true for rows of other keys, which Python evaluates."""
+    def _staying(self, keys_out: LeftOutKeys, failures: list[SleeperError]) -> Any:
+        """Return the expression that is true for rows of other keys, which Python evaluates.
+
+        What it raises is added to `failures`.
+        """
         names = self._schema.row_key_names
 
         def stay(*columns: pa.Array) -> pa.Array:
-            mask = keys_out.stay(pa.RecordBatch.from_arrays([*columns], names))
-            return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+            try:
+                return keys_out.stay(pa.RecordBatch.from_arrays([*columns], names))
+            except SleeperError as failure:  # DataFusion keeps its text alone
+                failures.append(failure)
+                raise
 
         kinds = [self._arrow_schema.field(name).type for name in names]
         function = datafusion().udf(stay, kinds, pa.bool_(), "volatile", "has_none_of_the_keys")
