@@ -138,7 +138,8 @@ def test_a_refused_request_fails_its_job_and_no_other(instance, tmp_path):
 @pytest.mark.parametrize(
     "name", ["NaN", "x.parquet", "data/partition_root/x", "data/partition_root/x.sketches"]
 )
-def test_a_file_that_no_writer_names_so_is_not_added(instance, tmp_path, name):
+@pytest.mark.parametrize("kind", ["ADD_FILES", "UPSERT_FILES", "DELETE_KEYS"])
+def test_a_file_that_no_writer_names_so_is_not_added(instance, tmp_path, name, kind):
     """Given a request with a damaged name of a file, then its job fails, and rows are read as before."""
     queue = instance.jobs.stores.queue(QueueName.COMMIT)
     for job_id in ("bad", "good"):
@@ -146,6 +147,7 @@ def test_a_file_that_no_writer_names_so_is_not_added(instance, tmp_path, name):
         work(instance)
     bad, good = queue.receive(2)
     request = json.loads(bad.body)
+    request["transactionType"] = kind
     request["transaction"]["references"][0]["filename"] = name
     queue.delete([bad.receipt, good.receipt])
     for body in (json.dumps(request), good.body):

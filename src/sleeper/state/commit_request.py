@@ -21,6 +21,7 @@ from sleeper.model.paths import is_data_file
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import Transaction
 from sleeper.state.transaction_json import transaction_from_json, transaction_to_json
+from sleeper.state.transactions.deletes import DeleteKeys
 from sleeper.state.transactions.files import AddFiles
 
 BODY_CHARACTERS_MAX: Final = 204_800
@@ -164,15 +165,19 @@ def transaction_of(
 
 
 def refuse_other_names(transaction: Transaction) -> None:
-    """Refuse to add files with names that no writer gives: queries would look for them, and fail.
+    """Refuse files with names that no writer gives: queries would look for them, and fail.
+
+    That is so for new files, and for those whose keys are deleted.
 
     Raises:
         JobInvalid: a file has such a name.
     """
-    if not isinstance(transaction, AddFiles):
+    if not isinstance(transaction, AddFiles | DeleteKeys):
         return
-    references = (reference.filename for reference in transaction.references)
-    for name in (*references, *transaction.unreferenced):
+    names = [reference.filename for reference in transaction.references]
+    if isinstance(transaction, AddFiles):
+        names += transaction.unreferenced
+    for name in names:
         if not is_data_file(name):
             raise JobInvalid(
                 (f"the request adds file {name[:200]!r}, which is no name of a data file",)
