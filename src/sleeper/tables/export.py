@@ -36,7 +36,6 @@ from sleeper.model.queries import NotGiven, RegionRequest, checked_as_of
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
-from sleeper.spark.export import export_by_spark
 from sleeper.state.plans.exports import (
     ExportPlan,
     LeafToCut,
@@ -49,7 +48,6 @@ from sleeper.storage.places import checked_folder, objects_of
 from sleeper.tables.on_spark import batches_of, files_for_spark, run_batches
 from sleeper.tables.open_table import OpenTable
 from sleeper.tables.query import regions_asked_for
-from sleeper.tables.spark import open_for_spark
 from sleeper.tables.versions import deletions_reported, version_as_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -159,6 +157,9 @@ def _writer(
     now_ms = table.now_ms()
     if spark is None:
         return partial(write_parts, table.reader, plan, now_ms=now_ms, progress=progress)
+    from sleeper.spark.export import export_by_spark
+    from sleeper.tables.spark import open_for_spark
+
     files = open_for_spark(table).table_files
     return partial(
         export_by_spark,
