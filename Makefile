@@ -90,8 +90,11 @@ servers: $(READY) ## Install the servers that tests need and pip does not bring.
 
 # Tests marked `soak` try far more where SLEEPER_SOAK is 1: docs/testing.md. Not in CI: new examples
 # are the point.
+# SHARE=0.1 tries a tenth of the examples. Its figures are left for `make test-runs`.
+SHARE ?= 1
 soak: $(READY) servers ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
-	@env -u CI SLEEPER_SOAK=1 $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
+	@mkdir -p build/test-runs
+	@env -u CI SLEEPER_SOAK=1 SLEEPER_SOAK_SHARE=$(SHARE) $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak --junitxml=build/test-runs/soak.xml -o "junit_suite_name=$(COMMIT) $(SHARE)" -o junit_logging=system-out $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Named after `sleeper verify`, which checks what is stored; this checks what is claimed.
 TIER ?= quick

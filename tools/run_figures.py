@@ -3,10 +3,11 @@
     python tools/run_figures.py     keeps what the last whole runs on this machine left behind
 
 `make test` leaves its results in build/test-runs if it runs everything and all of it passes, and so
-does `make mutants` if it runs everything. This
-keeps them in docs/figures/test-runs.json, each run in place of the earlier one of its name, and
-`make docs` writes the page from there. So the page tells of the runs whose commits it names, and no
-later commit makes it stale.
+does `make mutants` if it runs everything. `make soak` leaves those of each file that it ran,
+however they ended. This keeps them in docs/figures/test-runs.json, each run in place of the earlier
+one of its name, each file of a soak in place of its earlier soak, and `make docs` writes the page
+from there. So the page tells of the runs whose commits it names, and no later commit makes it
+stale.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LEFT = ROOT / "build" / "test-runs"
 KEPT = ROOT / "docs" / "figures" / "test-runs.json"
 MUTANTS = "mutants"
+SOAK = "soak"
 RUNS = {
     "most": "all but these",
     "deploy": "deployment",
@@ -41,8 +43,18 @@ INTRODUCTION = """\
 # Test runs
 
 Figures of whole runs, each of the commit and the day that stand beside it. What the suites prove:
-[testing](../testing.md). `make test` and `make mutants` leave their figures in `build`, and
-`make test-runs` keeps them here.
+[testing](../testing.md). `make test`, `make soak` and `make mutants` leave their figures in
+`build`, and `make test-runs` keeps them here.
+"""
+ABOUT_SOAKS = """
+## `make soak`
+
+Of each file the last soak, on a machine of two cores that may have had other work. The share is of
+the examples that a [whole soak](../testing.md#soak) tries; seconds are the sum of its tests, two of
+which run at once.
+
+| file | commit | day | share | passed | failed | seconds | what it said |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -60,7 +72,10 @@ def main() -> int:
     if not found:
         print("nothing to keep: run `make test` or `make mutants` without ARGS", file=sys.stderr)
         return 1
-    KEPT.write_text(json.dumps({**kept_runs(), **found}, indent=1, sort_keys=True) + "\n")
+    kept = kept_runs()
+    if SOAK in found:
+        found[SOAK] = {**kept.get(SOAK, {}), **found[SOAK]}
+    KEPT.write_text(json.dumps({**kept, **found}, indent=1, sort_keys=True) + "\n")
     print(f"kept {', '.join(found)}; `make docs` writes the page")
     return 0
 
@@ -97,12 +112,14 @@ def found_runs(folder: Path) -> dict[str, Any]:
     Raises:
         NotWhole: a run was of files that are in no commit.
     """
-    found = {path.stem: figures_of(path) for path in sorted(folder.glob("*.xml"))}
+    results = sorted(folder.glob("*.xml"))
+    found = {path.stem: figures_of(path) for path in results if path.stem != SOAK}
     found |= {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    for name, figures in found.items():
+    soaked = next((soak_figures_of(path) for path in results if path.stem == SOAK), {})
+    for name, figures in [*found.items(), *((SOAK, each) for each in soaked.values())]:
         if not figures["commit"] or figures["commit"].endswith("+"):
             raise NotWhole(f"'{name}' ran on files that are in no commit; commit, and run it again")
-    return found
+    return {**found, SOAK: soaked} if soaked else found
 
 
 def figures_of(path: Path) -> dict[str, Any]:
@@ -127,6 +144,47 @@ def figures_of(path: Path) -> dict[str, Any]:
         },
         "reasons": dict(reasons),
     }
+
+
+def soak_figures_of(path: Path) -> dict[str, Any]:
+    """Return the figures of what pytest wrote of a soak, by the file of tests.
+
+    The name of the run is its commit and its share. What a test that passed printed last is kept.
+    """
+    (whole,) = ET.parse(path).getroot().iter("testsuite")
+    commit, _, share = (whole.get("name") or "").partition(" ")
+    files: dict[str, dict[str, Any]] = {}
+    for case in whole.iter("testcase"):
+        if case.find("skipped") is not None:
+            continue
+        figures = files.setdefault(
+            file_of(case),
+            {
+                "commit": commit,
+                "day": (whole.get("timestamp") or "")[:10],
+                "share": share or "1",
+                "passed": 0,
+                "failed": 0,
+                "seconds": 0,
+                "said": [],
+            },
+        )
+        failed = case.find("failure") is not None or case.find("error") is not None
+        figures["failed" if failed else "passed"] += 1
+        figures["seconds"] += float(case.get("time") or 0)
+        said = (case.findtext("system-out") or "").strip().splitlines()
+        if said and not failed:
+            figures["said"].append(said[-1])
+    for figures in files.values():
+        figures["seconds"] = round(figures["seconds"])
+    return files
+
+
+def file_of(case: ET.Element) -> str:
+    """Return the file of a test in `tests`, by the dotted name of its module and class."""
+    _, _, rest = (case.get("classname") or "").partition("tests.")
+    parts = [part for part in rest.split(".") if not part.startswith("Test")]
+    return "/".join(parts) + ".py"
 
 
 def suite_of(case: ET.Element) -> str:
@@ -174,6 +232,8 @@ def page_of(kept: dict[str, Any]) -> str:
         text += "\n| run | tests | why they did not run, or had to fail |\n|---|---|---|\n"
         for title, reason, count in reasons:
             text += f"| {title} | {count} | {cell(reason)} |\n"
+    if SOAK in kept:
+        text += ABOUT_SOAKS + "".join(soak_row(*each) for each in sorted(kept[SOAK].items()))
     if MUTANTS in kept:
         figures = kept[MUTANTS]
         text += (
@@ -182,6 +242,14 @@ def page_of(kept: dict[str, Any]) -> str:
             f"| {figures['bugs']:,} | {figures['caught']:,} | {figures['seconds']:,} |\n"
         )
     return text
+
+
+def soak_row(file: str, figures: dict[str, Any]) -> str:
+    """Return the row of a file of tests that was soaked."""
+    cells = [figures[key] for key in ("commit", "day", "share", "passed", "failed")]
+    said = "; ".join(cell(line) for line in figures["said"])
+    told = " | ".join(str(each) for each in (*cells, f"{figures['seconds']:,}", said))
+    return f"| `tests/{file}` | {told} |\n"
 
 
 def cell(text: str) -> str:

@@ -296,12 +296,14 @@ class Remote(ReplacedInstances):
 @pytest.mark.parametrize("machine", [InFolder, Remote])
 def test_replaced_instances(machine):
     """No row is lost or doubled; a handle is refused if it knows what is not there (rule STS-27)."""
+    stories = tries(12, soak=2_000)
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=tries(12, soak=2_000),
+            max_examples=stories,
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )
+    print(f"{stories} stories of up to 20 steps")  # noqa: T201 - pytest -rP shows how much was tried

@@ -481,12 +481,14 @@ class StatesOfJobsInAFile(StatesOfJobs):
 @pytest.mark.parametrize("machine", [StatesOfJobs, StatesOfJobsInAFile])
 def test_each_job_has_one_state_in_any_order(machine):
     """Given any order of steps, then each job is told as its messages and runs say (TRK-9, TRK-10)."""
+    stories = tries(15, soak=1_500)
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=tries(15, soak=1_500),
+            max_examples=stories,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[*HealthCheck],
         ),
     )
+    print(f"{stories} stories of up to 25 steps")  # noqa: T201 - pytest -rP shows how much was tried

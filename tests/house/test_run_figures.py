@@ -88,6 +88,47 @@ def test_a_newer_run_takes_the_place_of_the_one_of_its_name(tmp_path, monkeypatc
     assert "kept mutants" in capsys.readouterr().out
 
 
+SOAKED = """
+import pytest
+
+class TestWorlds:
+    @pytest.mark.parametrize("number", range(2))
+    def test_withstand(self, number):
+        print("seeds of all kinds")
+        print(f"{number + 3} worlds")
+
+def test_breaks():
+    print("1 world")
+    assert False
+"""
+
+
+def test_a_soak_is_told_by_file_with_its_share_and_what_it_said(tmp_path, monkeypatch):
+    """Given soaks of two files, when one is soaked again, then the newer one of each is told."""
+    monkeypatch.setattr(run_figures, "LEFT", tmp_path / "left")
+    monkeypatch.setattr(run_figures, "KEPT", tmp_path / "kept.json")
+    suite = tmp_path / "tests" / "stories"
+    suite.mkdir(parents=True)
+    for name in ("test_a", "test_b"):
+        (suite / f"{name}.py").write_text(SOAKED)
+
+    for named, files in (("aa 0.5", "tests"), ("bb 1", "tests/stories/test_b.py")):
+        how = ["-o", f"junit_suite_name={named}", "-o", "junit_logging=system-out"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *how]
+        bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        told = f"--junitxml={tmp_path}/left/soak.xml"
+        subprocess.run(
+            [*command, told, files], cwd=tmp_path, env=bare, capture_output=True, check=False
+        )
+        assert run_figures.main() == 0
+
+    page = run_figures.test_runs_page()
+    day = json.loads((tmp_path / "kept.json").read_text())["soak"]["stories/test_a.py"]["day"]
+    said = "`3 worlds`; `4 worlds`"
+    assert f"| `tests/stories/test_a.py` | aa | {day} | 0.5 | 2 | 1 | 0 | {said} |" in page
+    assert f"| `tests/stories/test_b.py` | bb | {day} | 1 | 2 | 1 | 0 | {said} |" in page
+
+
 def test_nothing_is_kept_where_nothing_ran(tmp_path, monkeypatch, capsys):
     """Given no results, then that is said, and what was kept stays."""
     monkeypatch.setattr(run_figures, "LEFT", tmp_path)

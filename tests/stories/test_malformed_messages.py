@@ -262,7 +262,9 @@ def test_each_wrong_value_at_each_place_is_answered(instance, path, kind, caplog
     bad = malformed(message_of(kind, path, instance))
 
     one_in = 61 if kind in PLATFORMS else 7
-    check_answered(instance, kind, some(bad, one_in=one_in), path, caplog)
+    tried = some(bad, one_in=one_in)
+    check_answered(instance, kind, tried, path, caplog)
+    print(f"{kind}: {len(tried)} messages")  # noqa: T201 - pytest -rP shows how much was tried
 
 
 @pytest.mark.soak
@@ -274,6 +276,7 @@ def test_what_a_fuzzer_makes_of_a_message_is_answered(instance, path, kind, capl
     bad = [spoilt(base, chance) for _ in range(tries(10 if kind in PLATFORMS else 40, soak=5_000))]
 
     check_answered(instance, kind, bad, path, caplog)
+    print(f"{kind}: {len(bad)} messages, seed {FIRST_SEED}")  # noqa: T201 - pytest -rP shows how much was tried
 
 
 def test_every_queue_of_messages_is_tried():
