@@ -25,7 +25,7 @@ from sleeper.model.jobs.messages import QueueSettings
 from sleeper.model.jobs.platforms import PLATFORMS
 from sleeper.model.jobs.settings import queue_settings, task_size
 from sleeper.model.known_properties import deployment as known
-from sleeper.model.known_properties.catalogue import validate_instance_properties
+from sleeper.model.known_properties.checks import validate_instance_properties
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.known_properties.value_kinds import PREFIX
 from sleeper.model.stacks import OPTIONAL_STACKS, STACKS_OF_OTHERS, StackName

@@ -135,9 +135,9 @@ class StoredProperties:
             self._copy(values)
         if values != before:
             self._log_change(before, values)
-        from sleeper.model.known_properties import catalogue
+        from sleeper.model.known_properties.checks import instance_property_warnings
 
-        for warning in catalogue.instance_property_warnings(texts, values):
+        for warning in instance_property_warnings(texts, values):
             _log.warning("%s", warning)
         return values
 
@@ -333,10 +333,10 @@ def _new_values(
             {VERSION_PROPERTY: f"{VERSION_PROPERTY} cannot be set: Sleeper counts changes itself."}
         )
     values = {**fixed, **set_now}
-    from sleeper.model.known_properties import catalogue
+    from sleeper.model.known_properties import checks
 
-    catalogue.validate_instance_properties(values, given=set_now)
-    for warning in catalogue.instance_property_warnings(set_now, values):
+    checks.validate_instance_properties(values, given=set_now)
+    for warning in checks.instance_property_warnings(set_now, values):
         _log.warning("%s", warning)
     return values
 
@@ -349,10 +349,10 @@ def log_mistakes(values: Mapping[str, str], url: str) -> None:
     """
     if values.keys() <= _ALWAYS_SET:
         return
-    from sleeper.model.known_properties import catalogue
+    from sleeper.model.known_properties import checks
 
     try:
-        catalogue.validate_instance_properties(values, given=values)
+        checks.validate_instance_properties(values, given=values)
     except PropertiesInvalid as error:
         for failure in error.failures.values():
             _log.warning("instance.properties of %s: %s", url, failure)
@@ -360,11 +360,11 @@ def log_mistakes(values: Mapping[str, str], url: str) -> None:
 
 def _changed(before: Mapping[str, str], texts: Mapping[str, str | None]) -> dict[str, str]:
     after = {name: value for name, value in {**before, **texts}.items() if value is not None}
-    from sleeper.model.known_properties import catalogue
+    from sleeper.model.known_properties import checks
 
-    catalogue.check_editable(before, after)
+    checks.check_editable(before, after)
     set_now = {name: texts[name] for name in texts if name in after or name not in before}
-    catalogue.validate_instance_properties(after, given=set_now)
+    checks.validate_instance_properties(after, given=set_now)
     return after
 
 

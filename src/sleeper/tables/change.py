@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sleeper.errors import CommitContended, TableChanged, TableNotFound
-from sleeper.model.known_properties.catalogue import (
+from sleeper.model.known_properties.checks import (
     check_editable,
     table_property_warnings,
     validate_table_properties,

@@ -17,10 +17,7 @@ from sleeper.engine.inputs.data_schema import schema_of
 from sleeper.errors import CommitTooLarge, PropertiesInvalid, TableAlreadyExists
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.formats.split_points_file import read_split_points
-from sleeper.model.known_properties.catalogue import (
-    table_property_warnings,
-    validate_table_properties,
-)
+from sleeper.model.known_properties.checks import table_property_warnings, validate_table_properties
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.table import DefinitionProperties
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties

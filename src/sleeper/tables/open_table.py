@@ -37,7 +37,7 @@ from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import delete_states, store_of
 
 if TYPE_CHECKING:
-    from sleeper.tables.publications import LastPublished
+    from sleeper.engine.published.versions import LastPublished
 
 _log = logging.getLogger(__name__)
 

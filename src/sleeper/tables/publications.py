@@ -19,7 +19,7 @@ from typing import Final
 
 from sleeper.engine.published.delta import DeltaLog
 from sleeper.engine.published.iceberg import IcebergLog
-from sleeper.engine.published.versions import PublishedLog, PublishedVersion
+from sleeper.engine.published.versions import PublishedLog
 from sleeper.errors import DataDamaged, StorageFailed, VersionNotFound
 from sleeper.model import paths
 from sleeper.ports.objects import ObjectInfo, Objects
@@ -42,19 +42,6 @@ LOGS: Final[Mapping[PublishedFormat, Callable[[Objects], PublishedLog]]] = {
 
 _FIRST_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LastPublished:
-    """What a process knows of the version that was published last.
-
-    Attributes:
-        version: The version.
-        files: The files of its state; None if this process did not publish it.
-    """
-
-    version: PublishedVersion
-    files: FileReferences | None
 
 
 def note_of(name: str, note: NotedPublication) -> str:

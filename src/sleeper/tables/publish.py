@@ -26,6 +26,7 @@ from sleeper.columns.joined import one_array
 from sleeper.engine.published import delta, iceberg
 from sleeper.engine.published.versions import (
     FileTotals,
+    LastPublished,
     NewVersion,
     PublishedLog,
     PublishedTable,
@@ -48,7 +49,7 @@ from sleeper.state.table_state import TableState
 from sleeper.tables.compact import compact
 from sleeper.tables.history import StatesBefore
 from sleeper.tables.open_table import OpenTable
-from sleeper.tables.publications import LOGS, LastPublished, note_of
+from sleeper.tables.publications import LOGS, note_of
 from sleeper.tables.query import checked_query
 
 _ATTEMPTS: Final = 10

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.model.known_properties.catalogue import (
+from sleeper.model.known_properties.checks import (
     instance_property_warnings,
     table_property_warnings,
     validate_instance_properties,

@@ -16,6 +16,8 @@ from sleeper.model.known_properties.catalogue import (
     KNOWN_INSTANCE_PROPERTIES,
     TABLE_PROPERTIES,
     TABLE_PROPERTIES_BY_NAME,
+)
+from sleeper.model.known_properties.checks import (
     check_editable,
     validate_instance_properties,
     validate_table_properties,

@@ -10,7 +10,7 @@ import pytest
 from sleeper.errors import DataDamaged, PropertiesInvalid
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.messages import NewMessage, QueueSettings
-from sleeper.model.known_properties.catalogue import validate_instance_properties
+from sleeper.model.known_properties.checks import validate_instance_properties
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.storage.places import place_of

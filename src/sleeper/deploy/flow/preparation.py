@@ -41,7 +41,8 @@ from sleeper.deploy.names import RETAIN
 from sleeper.deploy.settings import VERSION, DeploymentSettings, deployed_values
 from sleeper.deploy.stacks.app import Assembly, synthesise
 from sleeper.errors import BadRequest, PropertiesInvalid, SleeperError
-from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME, check_editable
+from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME
+from sleeper.model.known_properties.checks import check_editable
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES, REGION
 from sleeper.model.known_properties.given import unknown_names
 from sleeper.storage.aws.clients import aws_client

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sleeper.errors import DataDamaged
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
+from sleeper.state.file_references import FileReferences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,19 @@ class PublishedVersion:
     def number_after(before: PublishedVersion | None) -> int:
         """Return the number of the version after one; of the first where there is none before."""
         return 0 if before is None else before.version + 1
+
+
+@dataclass(frozen=True, slots=True)
+class LastPublished:
+    """What a process knows of the version that was published last.
+
+    Attributes:
+        version: The version.
+        files: The files of its state; None if this process did not publish it.
+    """
+
+    version: PublishedVersion
+    files: FileReferences | None
 
 
 @dataclass(frozen=True, slots=True)
