@@ -145,14 +145,15 @@ class World:
         path = self.written(job_id)
         self.submitted[job_id] = 1
         if self.random.random() < 0.3:
-            self.jobs.submit_bulk_import("t", path, job_id)
+            self.jobs.submit_bulk_import("t", path, job_id, upsert=self.random.random() < 0.3)
         else:
             self.jobs.submit_ingest("t", path, job_id, upsert=self.random.random() < 0.3)
 
     def submit_files(self) -> None:
         """Submit a file to the batcher. Each is submitted once: it may be ingested once only."""
         name = f"file-{len(self.submitted)}-{self.random.randrange(10**6)}"
-        self.jobs.submit_files("t", self.written(name))
+        upsert = self.random.random() < 0.3
+        self.jobs.submit_files("t", self.written(name), upsert=upsert)
         self.submitted[name] = 1
 
     def run(self) -> None:

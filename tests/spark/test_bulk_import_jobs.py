@@ -192,6 +192,20 @@ def test_a_driver_has_its_rows_committed_by_the_committer(instance, worker, tmp_
     assert rows_are_there_once(instance)
 
 
+def test_a_driver_replaces_rows(instance, worker, tmp_path):
+    """Given rows and a committer, then the driver of an upsert commits it by itself (ING-18)."""
+    table = instance.table("numbers")
+    table.ingest([{"id": "000000", "n": -1}, {"id": "991000", "n": -2}, {"id": "other", "n": -3}])
+    table.set_properties({"sleeper.table.statestore.commit.async.enabled": True})
+    job_id = submitted(tmp_path, instance, upsert=True)
+
+    worker().communicate(timeout=PATIENCE_S)
+
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
+    numbers = table.query().to_arrow().column("n").to_pylist()
+    assert sorted(numbers) == [-3, *range(ROWS)]
+
+
 def test_a_driver_ends_with_its_worker(instance, worker, tmp_path):
     """Given a driver at work, when its worker gets SIGTERM, then the job goes back to its queue."""
     job_id = submitted(tmp_path, instance)

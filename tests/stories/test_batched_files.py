@@ -49,6 +49,19 @@ def test_files_wait_until_there_are_enough_and_then_make_a_job(instance, tmp_pat
     assert instance.table("numbers").query().to_arrow().num_rows == 3
 
 
+def test_limits_that_are_changed_count_from_the_next_round_on(instance, tmp_path):
+    """Given a batcher that runs, when files of a job are set to two, then it makes jobs of two."""
+    limited(instance, job_min_files=9)
+    paths = [written(tmp_path / f"{number}.parquet", number) for number in (4, 5, 6, 7)]
+    instance.jobs.submit_files("numbers", paths)
+    work(instance, "batcher")
+    assert run_batcher(instance.jobs, datetime.now(UTC)).jobs == 0
+
+    limited(instance, job_min_files=1, job_max_files=2)
+
+    assert run_batcher(instance.jobs, datetime.now(UTC)).jobs == 2
+
+
 def test_no_file_waits_longer_than_it_may(instance, tmp_path):
     """Given one old file where three make a job, then it goes alone."""
     limited(instance, job_min_files=3, file_max_age_seconds=60)

@@ -91,6 +91,7 @@ def run_job(
                 ignore_extra_columns=ignore_extra_columns or parent is not None,
                 set_aside=set_aside,
                 send_commit=None if parent is None else _sender(opened, table, given, place),
+                upsert=given.upsert,
             )
             reported(result)
         if place is not None:
@@ -122,10 +123,11 @@ def _sender(
 ) -> Callable[[AddFiles], None] | None:
     """Return what sends the commit to the committer; None where the driver is to commit.
 
-    A driver on a cluster always commits: the queues that it could reach are its machine's own.
+    A driver on a cluster always commits: the queues that it could reach are its machine's own. So
+    does one that replaces rows (rule ING-18).
     """
     run_id = run_id_of(job, place)
-    if run_id is None or not table.properties.async_commits.bulk_import:
+    if run_id is None or job.upsert or not table.properties.async_commits.bulk_import:
         return None
     return partial(instance.jobs.send_commit, table, task_id=run_id, run_id=run_id)
 

@@ -85,6 +85,7 @@ def retry_files(self: JobsHandle, job_ids: Iterable[str] | None = None) -> Retri
         missing = self.tables.missing(paths)
         try:
             table = self.tables.table(files[0].table_id)
+            table.refresh()
         except TableNotFound as deleted:
             _log.info("job %s of submitted files is not sent again: %s", job_id, deleted)
             continue

@@ -153,21 +153,22 @@ class JobTables:
             return CheckedJob(record, None, tuple(refused))
         missing = [] if before is not None else self.missing(job.paths)
         failures = failures_of(job, table_found=record is not None, missing_paths=missing)
-        if record is not None and before is None and isinstance(job, IngestJob) and not failures:
+        if record is not None and before is None and not failures:
             failures = self._refusals_of_changes(record.table_id, job)
         return CheckedJob(record, before, tuple(failures))
 
-    def _refusals_of_changes(self, table_id: str, job: IngestJob) -> list[str]:
+    def _refusals_of_changes(self, table_id: str, job: IngestJob | BatcherSubmission) -> list[str]:
         """Return why rows of a table cannot be replaced, or deleted, as a job says."""
-        if not job.upsert and job.delete is None:
+        asked = job.delete if isinstance(job, IngestJob) else None
+        if not job.upsert and asked is None:
             return []
         try:
             table = self.table(table_id)
             table.refresh()
             if job.upsert:
                 table.properties.processing(table.schema).check_upsert(table.name)
-            if job.delete is not None:
-                check_deletion(table, job.delete)
+            if asked is not None:
+                check_deletion(table, asked)
         except TableNotFound:
             return []  # its job will not find it either
         except BadRequest as refusal:

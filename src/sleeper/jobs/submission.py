@@ -159,6 +159,7 @@ def submit_bulk_import(
     queue: QueueName | str = QueueName.BULK_IMPORT,
     spark_conf: Mapping[str, str] | None = None,
     csv: CsvOptions | Mapping[str, Any] | None = None,
+    upsert: bool = False,
 ) -> str:
     """Ask for many files to be imported at once, and return the job's id.
 
@@ -170,12 +171,13 @@ def submit_bulk_import(
             the machine of the worker that takes it.
         spark_conf: Settings of Spark for this job alone.
         csv: How files of CSV are written, as for `Table.ingest`.
+        upsert: As for `submit_ingest`.
 
     Raises:
         JobInvalid: every reason why the job cannot be run; nothing was sent.
         StorageFailed: the queue cannot be reached; send the job again with the same id.
 
-    Source: rules BLK-1, BLK-2 and BLK-4.
+    Source: rules BLK-1, BLK-2, BLK-4 and ING-18.
     """
     job = BulkImportJob(
         id=given_job_id(job_id) or self.new_id(),
@@ -183,6 +185,7 @@ def submit_bulk_import(
         files=checked_paths(files),
         csv=_csv(csv),
         spark_conf=checked_settings(spark_conf, "spark_conf"),
+        upsert=checked_flag(upsert, "upsert"),
     )
     name = queue_name(queue)
     checked = self.tables.checked(job, bulk_import_job_failures)
@@ -204,15 +207,19 @@ def submit_files(
     files: Paths,
     *,
     csv: CsvOptions | Mapping[str, Any] | None = None,
+    upsert: bool = False,
 ) -> None:
     """Give files to the ingest batcher, which makes jobs of a sensible size of them.
 
-    Files that are written in different ways are never in one job.
+    Files that are written in different ways are never in one job, nor are those that add rows and
+    those that replace them.
 
     Args:
         table: The table's name.
         files: As for `submit_ingest`.
         csv: How files of CSV are written, as for `Table.ingest`.
+        upsert: Whether their rows replace those of the same row keys, as for `submit_ingest`. A key
+            that is in two files of one job fails that job.
 
     Raises:
         JobInvalid: every reason why they cannot be taken; nothing was sent.
@@ -222,7 +229,10 @@ def submit_files(
     Source: rule BAT-1.
     """
     submission = BatcherSubmission(
-        table_name=table_text(table), files=checked_paths(files), csv=_csv(csv)
+        table_name=table_text(table),
+        files=checked_paths(files),
+        csv=_csv(csv),
+        upsert=checked_flag(upsert, "upsert"),
     )
     checked = self.tables.checked(submission, batcher_submission_failures)
     if checked.failures:

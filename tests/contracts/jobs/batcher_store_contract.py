@@ -72,6 +72,22 @@ class BatcherStoreContract:
         batcher.reopen("j", ["a.csv"], INGEST)
         assert {job.job_id: job.csv for job in batcher.unsent()} == {"j": options, "k": None}
 
+    def test_whether_rows_are_replaced_is_kept_with_each_file(self, batcher):
+        """Pending, in a job, and of a job that is sent again; the newest word counts."""
+        adds, puts = file("adds", 0), replace(file("puts", 1), upsert=True)
+        batcher.save([adds, replace(puts, upsert=False)])
+        batcher.save([puts])
+
+        assert batcher.pending() == [adds, puts]
+        batcher.assign("j", [puts], INGEST)
+        batcher.assign("k", [adds], INGEST)
+
+        assert {job.job_id: job.upsert for job in batcher.unsent()} == {"j": True, "k": False}
+        assert set(batcher.newest()) == {replace(puts, job_id="j"), replace(adds, job_id="k")}
+        batcher.note_sent("j")
+        batcher.reopen("j", ["puts"], INGEST)
+        assert {job.job_id: job.upsert for job in batcher.unsent()} == {"j": True, "k": False}
+
     def test_a_job_that_was_sent_is_sent_again_with_some_of_its_files(self, batcher):
         """Under its id; the others are forgotten, and it is not opened twice before it is sent."""
         files = [file("a", 1), file("b", 2), file("c", 3)]

@@ -185,22 +185,29 @@ class TestAnotherFile:
         with pytest.raises(FormatTooNew, match="Upgrade"):
             JobDatabase(path, sleep=time.sleep).reading().__enter__()
 
-    def test_an_earlier_schema_is_brought_up_by_one_of_many(self, path, open_stores):
-        """Submitted files of version 1 have no options of CSV, and what waits stays where it is."""
+    @pytest.mark.parametrize(("version", "lacks"), [(1, ["csv", "upsert"]), (2, ["upsert"])])
+    def test_an_earlier_schema_is_brought_up_by_one_of_many(
+        self, path, open_stores, version, lacks
+    ):
+        """Submitted files of version 1 have no options of CSV, those of 2 add their rows.
+
+        What waits stays where it is.
+        """
         stores = open_stores()
         send(stores.queue(QueueName.INGEST), "a")
         stores.batcher.save([file("a.parquet")])
         stores.close()
         with closing(sqlite3.connect(path)) as connection:
-            connection.execute("ALTER TABLE submitted_file DROP COLUMN csv")
-            connection.execute("PRAGMA user_version=1")
+            for column in lacks:
+                connection.execute(f"ALTER TABLE submitted_file DROP COLUMN {column}")
+            connection.execute(f"PRAGMA user_version={version}")
             connection.commit()
 
         with ThreadPoolExecutor(8) as threads:
             found = [*threads.map(lambda _: open_stores().batcher.pending(), range(8))]
 
         assert found == [[file("a.parquet")]] * 8
-        written = replace(file("b.csv", 1), csv=CsvOptions(separator=";"))
+        written = replace(file("b.csv", 1), csv=CsvOptions(separator=";"), upsert=True)
         open_stores().batcher.save([written])
         assert open_stores().batcher.pending() == [file("a.parquet"), written]
         assert bodies_of(receive_all(open_stores().queue(QueueName.INGEST))) == ["a"]

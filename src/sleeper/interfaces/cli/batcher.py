@@ -31,22 +31,35 @@ def batcher() -> None:
 @batcher.command()
 @click.argument("table", shell_complete=complete_tables)
 @click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--upsert", is_flag=True, help="Replace rows of the table that have the same row keys."
+)
 @csv_options
 @instance_option
-def submit(table: str, files: tuple[str, ...], *, csv: CsvOptions | None, instance: str) -> None:
+def submit(
+    table: str,
+    files: tuple[str, ...],
+    *,
+    upsert: bool,
+    csv: CsvOptions | None,
+    instance: str,
+) -> None:
     """Submit FILES, which are as for sleeper ingest, for TABLE.
 
     sleeper serve makes jobs of them, by the table's properties
-    sleeper.table.ingest.batcher.*.
+    sleeper.table.ingest.batcher.*. Files that are submitted with --upsert are in
+    jobs of their own.
 
     \b
     Examples:
         sleeper batcher submit flights june.parquet
         sleeper batcher submit flights 'in/*.txt' --separator ';'
+        sleeper batcher submit flights corrections/ --upsert
     """
     with connect(instance) as opened:
-        opened.jobs.submit_files(table, files, csv=csv)
-    say(f"submitted {counted(len(files), 'path')} for {table}")
+        opened.jobs.submit_files(table, files, csv=csv, upsert=upsert)
+    what = ", whose rows replace others" if upsert else ""
+    say(f"submitted {counted(len(files), 'path')} for {table}{what}")
 
 
 @batcher.command()
@@ -83,7 +96,7 @@ def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
         print_json(shown)
         return
     print_grid(
-        ["state", "file", "bytes", "table", "received", "job"],
+        ["state", "file", "bytes", "table", "received", "rows", "job"],
         [
             [
                 str(file.state),
@@ -91,6 +104,7 @@ def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
                 file.size_bytes,
                 names.get(file.table_id, file.table_id),
                 file.received.isoformat(sep=" ", timespec="seconds"),
+                "replaced" if file.upsert else "added",
                 file.job_id or "",
             ]
             for file in shown

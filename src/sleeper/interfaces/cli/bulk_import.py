@@ -111,15 +111,15 @@ def bulk_import(
     job = replace(job, spark_conf={**job.spark_conf, **conf})
     if asked["cores"] is not None and not asked["explain"]:
         raise click.UsageError("--cores goes with --explain")
+    if asked["upsert"]:
+        if asked["explain"]:
+            raise click.UsageError("--upsert is for imports: leave out --explain")
+        job = replace(job, upsert=True)
     is_here = not asked["explain"] and platform is None
-    for option, is_given in {
-        "--upsert": asked["upsert"],
-        "--if-unchanged-since": asked["if_unchanged_since"] is not None,
-    }.items():
-        if is_given and not is_here:
-            raise click.UsageError(
-                f"{option} is for imports by this command: leave out --explain and --submit"
-            )
+    if asked["if_unchanged_since"] is not None and not is_here:
+        raise click.UsageError(
+            "--if-unchanged-since is for imports by this command: leave out --explain and --submit"
+        )
     if asked["explain"]:
         _explain(job, connect(instance), asked, checked=job_file is None)
     elif platform is None:
@@ -161,7 +161,7 @@ def _run_here(
             ignore_extra_columns=asked["ignore_extra_columns"],
             set_aside=asked["set_aside"],
             progress=progress,
-            upsert=asked["upsert"],
+            upsert=job.upsert,
             if_unchanged_since=asked["if_unchanged_since"],
         )
     show_imported(result, name, set_aside=asked["set_aside"], as_json=asked["as_json"])

@@ -67,8 +67,7 @@ class RemoteJobs:
         upsert: bool = False,
     ) -> str:
         """Ask for files to be ingested by a worker, and return the job's id."""
-        how = {"upsert": True} if checked_flag(upsert, "upsert") else {}
-        return self._submit(table, files, job_id, "ingest", csv, how)
+        return self._submit(table, files, job_id, "ingest", csv, _replaced(upsert))
 
     def submit_delete(
         self,
@@ -101,6 +100,7 @@ class RemoteJobs:
         queue: QueueName | str = QueueName.BULK_IMPORT,
         spark_conf: Mapping[str, str] | None = None,
         csv: CsvOptions | Mapping[str, Any] | None = None,
+        upsert: bool = False,
     ) -> str:
         """Ask for many files to be imported at once, and return the job's id.
 
@@ -108,6 +108,7 @@ class RemoteJobs:
         """
         settings = checked_settings(spark_conf, "spark_conf")
         how = {"queue": queue_name(queue)} | ({"spark_conf": settings} if settings else {})
+        how |= _replaced(upsert)
         return self._submit(table, files, job_id, "bulk-import", csv, how)
 
     def submit_files(
@@ -116,9 +117,10 @@ class RemoteJobs:
         files: Paths,
         *,
         csv: CsvOptions | Mapping[str, Any] | None = None,
+        upsert: bool = False,
     ) -> None:
         """Give files to the ingest batcher."""
-        body: dict[str, Any] = {"files": [*checked_paths(files)], **_csv(csv)}
+        body: dict[str, Any] = {"files": [*checked_paths(files)], **_csv(csv), **_replaced(upsert)}
         self._client.send("POST", f"{path_of_table(table)}/batcher", body)
 
     def submitted_files(self, *, pending: bool = False) -> Iterator[SubmittedFile]:
@@ -311,3 +313,8 @@ def _segment(text: str) -> str:
 def _csv(csv: CsvOptions | Mapping[str, Any] | None) -> dict[str, Any]:
     options = CsvOptions.of(csv)
     return {} if options is None else {"csv": asdict(options)}
+
+
+def _replaced(upsert: object) -> dict[str, Any]:
+    """Return what a request says of it: nothing where rows are added, as servers before know."""
+    return {"upsert": True} if checked_flag(upsert, "upsert") else {}

@@ -312,6 +312,10 @@ class SubmittedFilesBody(Body):
         CsvBody | None,
         Field(description="With it all files are CSV, written so, whatever their names."),
     ] = None
+    upsert: Annotated[
+        bool,
+        Field(description="true to replace rows of the table that have the same row keys."),
+    ] = False
 
 
 class IngestJobBody(SubmittedFilesBody):
@@ -322,13 +326,6 @@ class IngestJobBody(SubmittedFilesBody):
         Field(description="Names the job: one that was committed before adds nothing."),
     ] = None
     kind: Literal["ingest", "bulk-import"] = "ingest"
-    upsert: Annotated[
-        bool,
-        Field(
-            description="Of an ingest: true to replace rows of the table that have the same row "
-            "keys."
-        ),
-    ] = False
     queue: Annotated[
         QueueName | None,
         Field(

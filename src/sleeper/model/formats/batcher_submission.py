@@ -2,7 +2,8 @@
 
     {"tableName": "trips", "files": ["s3://bucket/june/"]}
 
-`"csv": {"separator": ";"}` says how files of CSV are written, as in an ingest job.
+`"csv": {"separator": ";"}` says how files of CSV are written, as in an ingest job, and
+`"upsert": true` that their rows replace those of the same row keys.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class BatcherSubmission:
         table_id: The table; wins over the name. Upstream's clients never send it.
         files: Paths or URLs of files, folders or patterns; None when the message has none.
         csv: How files of CSV are written, as the message has it; upstream's clients never send it.
+        upsert: Whether rows of the same row keys are replaced; upstream's clients never send it.
         others: Unknown keys of the message.
     """
 
@@ -31,6 +33,7 @@ class BatcherSubmission:
     table_id: str | None = None
     files: tuple[str | None, ...] | None = None
     csv: Mapping[str, Any] = field(default_factory=dict)
+    upsert: bool = False
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -51,6 +54,7 @@ def read_batcher_submission(text: str) -> BatcherSubmission:
         table_id=message.text("tableId"),
         files=message.texts("files"),
         csv=message.object("csv") or {},
+        upsert=message.flag("upsert"),
         others=message.others(),
     )
 
@@ -66,6 +70,7 @@ def write_batcher_submission(submission: BatcherSubmission) -> str:
         "tableId": submission.table_id,
         "files": submission.files,
         "csv": dict(submission.csv) or None,
+        "upsert": submission.upsert or None,
     }
     return write_message(said, submission.others)
 
@@ -85,13 +90,11 @@ def batcher_submission_failures(
         table_id=submission.table_id,
         files=submission.files,
         csv=submission.csv,
+        upsert=submission.upsert,
     )
     failures = ingest_job_failures(job, table_found=table_found, missing_paths=missing_paths)
-    if submission.others.get("upsert") not in (None, False):
-        failures.append(
-            "upsert: the batcher makes jobs that add rows, and cannot replace any yet. Send a job "
-            "with it to the queue ingest"
-        )
     if submission.others.get("delete") is not None:
-        failures.append("delete: the batcher adds rows. Send a job with it to the queue ingest")
+        failures.append(
+            "delete: the batcher takes files of rows. Send a job with it to the queue ingest"
+        )
     return failures

@@ -100,11 +100,6 @@ def bulk_import_job_failures(
         failures.append(f"Job IDs are only allowed to be up to {ID_LENGTH_MAX} characters long.")
     if job.files is not None and not job.files:
         failures.append("The input files must be set to a non-null and non-empty value.")
-    if job.upsert:
-        failures.append(
-            "upsert: a bulk import adds rows, and cannot replace any yet. Send the job to the "
-            "queue ingest"
-        )
     if job.delete is not None:
         failures.append("delete: a bulk import adds rows. Send the job to the queue ingest")
     if job.class_name and job.class_name.rpartition(".")[2] not in _UPSTREAMS_CLASSES:

@@ -32,6 +32,7 @@ class SubmittedFile(NotebookHtml):
         received: When it was submitted (aware, UTC).
         expires: When the batcher may forget it (aware, UTC).
         csv: How it is written, if it is CSV and was submitted so.
+        upsert: Whether its rows replace those of the same row keys.
         job_id: The job it is in; None while it is pending.
         state: How far it is; None where nobody asked the tracker.
         reasons: Why its job was rejected or failed for good, outermost first.
@@ -43,6 +44,7 @@ class SubmittedFile(NotebookHtml):
     received: datetime
     expires: datetime
     csv: CsvOptions | None = None
+    upsert: bool = False
     job_id: str | None = None
     state: FileState | None = None
     reasons: tuple[str, ...] = ()
@@ -73,6 +75,7 @@ class UnsentJob:
         queue: Where it is to be sent.
         paths: Its files.
         csv: How all of them are written, if they are CSV and were submitted so.
+        upsert: Whether the job is to replace rows.
     """
 
     job_id: str
@@ -80,3 +83,4 @@ class UnsentJob:
     queue: QueueName
     paths: tuple[str, ...]
     csv: CsvOptions | None = None
+    upsert: bool = False

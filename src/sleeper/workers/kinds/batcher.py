@@ -86,7 +86,8 @@ def plan_batches(
 
     They become jobs when one was received before `now` less the greatest age, or when they are
     as many, and as many bytes, as a job waits for. Each file goes into the first job that has
-    room for it, of files that are written in the same way (rule BAT-4).
+    room for it, of files that are written in the same way and that all replace rows or all add
+    them (rule BAT-4).
 
     Args:
         files: The table's pending files, oldest first.
@@ -95,9 +96,9 @@ def plan_batches(
     """
     if not _is_due(files, limits, now):
         return []
-    alike: dict[str, list[SubmittedFile]] = {}
+    alike: dict[tuple[str, bool], list[SubmittedFile]] = {}
     for file in files:
-        alike.setdefault(text_of_csv(file.csv), []).append(file)
+        alike.setdefault((text_of_csv(file.csv), file.upsert), []).append(file)
     return [batch for some in alike.values() for batch in _first_fit(some, limits)]
 
 
@@ -192,12 +193,14 @@ class SubmissionWork(Job):
         instance: Where their table is.
         paths: Files and folders, as they were submitted.
         csv: How files of CSV are written.
+        upsert: Whether their rows replace those of the same row keys.
         received: When they were submitted (aware, UTC).
     """
 
     instance: Instance
     paths: tuple[str, ...]
     csv: CsvOptions | None
+    upsert: bool
     received: datetime
 
     def done_before(self) -> None:
@@ -224,6 +227,7 @@ class SubmissionWork(Job):
                 received=self.received,
                 expires=expires,
                 csv=self.csv,
+                upsert=self.upsert,
             )
 
 
@@ -270,6 +274,7 @@ class SubmissionReader(JobReader):
             instance=self._instance,
             paths=tuple(submission.paths),
             csv=CsvOptions.from_json(submission.csv) if submission.csv else None,
+            upsert=submission.upsert,
             received=message.sent,
         )
 
@@ -321,7 +326,9 @@ def run_batcher(jobs: InstanceJobs, now: datetime) -> BatcherRound:
     dropped += store.delete_expired(now)
     for table_id, files in files_by_table(store.pending()).items():
         try:
-            limits = batch_limits(jobs.tables.table(table_id).properties)
+            table = jobs.tables.table(table_id)
+            table.refresh()  # its limits may have been changed since the last round
+            limits = batch_limits(table.properties)
             for batch in plan_batches(files, limits, now):
                 store.assign(jobs.new_id(), batch, limits.queue)
         except StorageFailed:
@@ -347,12 +354,20 @@ def _send_unsent(jobs: InstanceJobs) -> list[int]:
     sent = []
     for job in jobs.stores.batcher.unsent():
         csv = {} if job.csv is None else job.csv.to_json()
-        message = IngestJob(id=job.job_id, table_id=job.table_id, files=job.paths, csv=csv)
+        message = IngestJob(
+            id=job.job_id, table_id=job.table_id, files=job.paths, csv=csv, upsert=job.upsert
+        )
         message_id = jobs.send_message(job.queue, write_ingest_job(message))
         jobs.record_accepted(
             JobKind.INGEST, job.table_id, job.job_id, len(job.paths), message_id=message_id
         )
         jobs.stores.batcher.note_sent(job.job_id)
-        _log.info("sent job %s of %d files to the %s queue", job.job_id, len(job.paths), job.queue)
+        _log.info(
+            "sent %s %s of %d files to the %s queue",
+            "upsert" if job.upsert else "job",
+            job.job_id,
+            len(job.paths),
+            job.queue,
+        )
         sent.append(len(job.paths))
     return sent

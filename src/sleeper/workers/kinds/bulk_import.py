@@ -133,14 +133,15 @@ class BulkImportWork(Job):
     def run(self, run: RunContext) -> JobOutcome:
         """Import the files, or start a driver that does, and reports its own end.
 
-        The commit is done here, or by the committer (rule ING-13).
+        The commit is done here, or by the committer (rule ING-13); that of an upsert is done here
+        (rule ING-18).
         """
         if self.cluster is not None:
             self._start_driver(self.cluster, run)
             return JobOutcome(is_finished=False, platform=self.platform)
         jobs = self.instance.jobs
         table, send = jobs.tables.table(self.table_id), None
-        if table.properties.async_commits.bulk_import:
+        if table.properties.async_commits.bulk_import and not self.job.upsert:
             send = partial(jobs.send_commit, table, task_id=run.task_id, run_id=run.run_id)
         result = table.bulk_import(
             self.job.paths,
@@ -150,6 +151,7 @@ class BulkImportWork(Job):
             ignore_extra_columns=True,
             progress=lambda done, total: run.check(),
             send_commit=send,
+            upsert=self.job.upsert,
         )
         if self.job.spark_conf and result.engine == "local":
             _log.info("job %s ran without Spark: its sparkConf was not used", self.job_id)

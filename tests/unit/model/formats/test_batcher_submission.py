@@ -23,6 +23,17 @@ def test_what_upstream_sends_is_read_and_written():
     assert write_batcher_submission(submission) == TEXT
 
 
+def test_that_rows_are_to_be_replaced_is_read_and_written():
+    """And nothing is written of a submission that adds rows (BAT-1)."""
+    text = '{"tableName":"trips","files":["b/a.parquet"],"upsert":true}'
+
+    assert read_batcher_submission(text).upsert
+    assert write_batcher_submission(read_batcher_submission(text)) == text
+    for said in ("false", "null"):
+        adds = read_batcher_submission(text.replace("true", said))
+        assert write_batcher_submission(adds) == text.replace(',"upsert":true', "")
+
+
 def test_unknown_keys_are_kept():
     """They change nothing."""
     submission = read_batcher_submission('{"files":[],"later":1}')
@@ -30,7 +41,9 @@ def test_unknown_keys_are_kept():
     assert write_batcher_submission(submission) == '{"files":[],"later":1}'
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"files": 5}', '{"tableName": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"files": 5}', '{"tableName": []}', '{"upsert": 1}']
+)
 def test_what_is_no_submission_is_refused(text):
     """With the reason (BAT-1)."""
     with pytest.raises(JobInvalid, match="Error parsing JSON"):

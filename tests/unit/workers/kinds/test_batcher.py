@@ -123,6 +123,21 @@ class TestHow:
             *(["0", "5"], ["1", "4"], ["2"], ["3"]),
         ]
 
+    def test_files_that_replace_rows_are_never_with_those_that_add_them(self):
+        """However they are written."""
+        csv = CsvOptions(separator=";")
+        kinds = [(None, True), (csv, False), (None, False), (csv, True), (None, True), (csv, True)]
+        given = [
+            replace(file, csv=way, upsert=upsert)
+            for file, (way, upsert) in zip(files(1, 1, 1, 1, 1, 1), kinds, strict=True)
+        ]
+
+        batches = plan_batches(given, limits(), NOW)
+
+        assert [[file.path[0] for file in batch] for batch in batches] == [
+            *(["0", "4"], ["1"], ["2"], ["3", "5"]),
+        ]
+
     def test_one_file_a_batch(self):
         """When no more may be in one."""
         assert sizes_of(plan_batches(files(1, 0, 1), limits(files_max=1), NOW)) == [[1], [0], [1]]

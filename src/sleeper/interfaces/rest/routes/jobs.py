@@ -71,10 +71,8 @@ def submit_job(
         caller.check(Role.ADMIN, "spark_conf")
     served = served_instance(request)
     _check_files(served, body.files)
-    submit: Callable[..., str] = partial(served.instance.jobs.submit_ingest, upsert=body.upsert)
+    submit: Callable[..., str] = served.instance.jobs.submit_ingest
     if body.kind == "bulk-import":
-        if body.upsert:
-            raise BadRequest("upsert is for jobs of the kind ingest")
         submit = partial(
             served.instance.jobs.submit_bulk_import,
             queue=body.queue or QueueName.BULK_IMPORT,
@@ -82,8 +80,8 @@ def submit_job(
         )
     elif body.queue is not None or body.spark_conf:
         raise BadRequest("queue and spark_conf are for jobs of the kind bulk-import")
-    csv = _csv_options(body)
-    return json_answer({"job_id": submit(table, body.files, body.job_id, csv=csv)}, 202)
+    given = submit(table, body.files, body.job_id, csv=_csv_options(body), upsert=body.upsert)
+    return json_answer({"job_id": given}, 202)
 
 
 @router.post(
@@ -109,7 +107,7 @@ def submit_files(table: str, body: SubmittedFilesBody, request: Request) -> Resp
     """Give files to the ingest batcher, which makes jobs of a sensible size of them."""
     served = served_instance(request)
     _check_files(served, body.files)
-    served.instance.jobs.submit_files(table, body.files, csv=_csv_options(body))
+    served.instance.jobs.submit_files(table, body.files, csv=_csv_options(body), upsert=body.upsert)
     return json_answer({"files": len(body.files)}, 202)
 
 

@@ -143,6 +143,7 @@ class DynamoBatcherStore:
                         queue=QueueName(entry["Queue"]["S"]),
                         paths=tuple(each.path for each in files),
                         csv=files[0].csv,
+                        upsert=files[0].upsert,
                     )
                 )
             else:  # its maker was killed before it deleted it

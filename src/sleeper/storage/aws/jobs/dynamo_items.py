@@ -179,6 +179,8 @@ def file_item(job_id: str | None, file: SubmittedFile) -> Item:
     }
     if file.csv is not None:
         item["Csv"] = text(text_of_csv(file.csv))
+    if file.upsert:
+        item["Upsert"] = {"BOOL": True}
     if job_id is not None:
         item["AssignedJob"] = text(job_id)
         del item["ExpiryTime"]
@@ -194,6 +196,7 @@ def file_of(item: Item) -> SubmittedFile:
         received=as_time(number_of(item, "Received")),
         expires=as_time(number_of(item, "Expires")),
         csv=CsvOptions.from_text(item["Csv"]["S"]) if "Csv" in item else None,
+        upsert="Upsert" in item,
         job_id=item["AssignedJob"]["S"] if "AssignedJob" in item else None,
     )
 

@@ -14,9 +14,9 @@ from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 from sleeper.storage.local.jobs.database import JobDatabase, as_number, as_time
 
 _PAGE = 1_000
-_FILES = (
-    "SELECT received, number, job_id, table_id, path, size_bytes, expires, csv FROM submitted_file"
-)
+_FILES = """
+    SELECT received, number, job_id, table_id, path, size_bytes, expires, csv, upsert
+    FROM submitted_file"""
 _ASSIGN = """
     UPDATE OR REPLACE submitted_file SET job_id = :job_id
     WHERE job_id = '' AND table_id = :table_id AND path = :path
@@ -35,7 +35,7 @@ _REOPEN = """
     WHERE job_id = :job_id AND path IN (SELECT value FROM json_each(:paths))
         AND NOT EXISTS (SELECT 1 FROM unsent_job WHERE job_id = :job_id) LIMIT 1"""
 
-_Row = tuple[int, int, str, str, str, int, int, str]
+_Row = tuple[int, int, str, str, str, int, int, str, int]
 
 
 class SqliteBatcherStore:
@@ -55,8 +55,8 @@ class SqliteBatcherStore:
         with self._database.writing(durable=True) as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO submitted_file"
-                "(job_id, table_id, path, size_bytes, received, expires, csv)"
-                " SELECT '', :table_id, :path, :size_bytes, :received, :expires, :csv"
+                "(job_id, table_id, path, size_bytes, received, expires, csv, upsert)"
+                " SELECT '', :table_id, :path, :size_bytes, :received, :expires, :csv, :upsert"
                 " WHERE NOT EXISTS (SELECT 1 FROM submitted_file"
                 " WHERE table_id = :table_id AND path = :path"
                 " AND received = :received AND job_id != '')",
@@ -115,9 +115,11 @@ class SqliteBatcherStore:
                     table_id=table_id,
                     queue=QueueName(queue),
                     paths=_paths_of(connection, job_id),
-                    csv=_csv_of(connection, job_id),
+                    csv=CsvOptions.from_text(csv),
+                    upsert=bool(upsert),
                 )
                 for job_id, table_id, queue in jobs
+                for csv, upsert in [_kind_of(connection, job_id)]
             ]
 
     def note_sent(self, job_id: str) -> None:
@@ -165,11 +167,12 @@ def _values(file: SubmittedFile) -> dict[str, str | int]:
         "received": as_number(file.received),
         "expires": as_number(file.expires),
         "csv": text_of_csv(file.csv),
+        "upsert": int(file.upsert),
     }
 
 
 def _file(row: _Row) -> SubmittedFile:
-    received, _, job_id, table_id, path, size_bytes, expires, csv = row
+    received, _, job_id, table_id, path, size_bytes, expires, csv, upsert = row
     return SubmittedFile(
         table_id=table_id,
         path=path,
@@ -177,6 +180,7 @@ def _file(row: _Row) -> SubmittedFile:
         received=as_time(received),
         expires=as_time(expires),
         csv=CsvOptions.from_text(csv),
+        upsert=bool(upsert),
         job_id=job_id or None,
     )
 
@@ -188,9 +192,12 @@ def _paths_of(connection: sqlite3.Connection, job_id: str) -> tuple[str, ...]:
     return tuple(path for (path,) in rows)
 
 
-def _csv_of(connection: sqlite3.Connection, job_id: str) -> CsvOptions | None:
-    """Return how the files of a job are written, which is the same for all."""
+def _kind_of(connection: sqlite3.Connection, job_id: str) -> tuple[str, int]:
+    """Return how the files of a job are written, and whether they replace rows.
+
+    Both are the same for all of them.
+    """
     row = connection.execute(
-        "SELECT csv FROM submitted_file WHERE job_id = ? LIMIT 1", (job_id,)
+        "SELECT csv, upsert FROM submitted_file WHERE job_id = ? LIMIT 1", (job_id,)
     ).fetchone()
-    return None if row is None else CsvOptions.from_text(row[0])
+    return ("", 0) if row is None else row

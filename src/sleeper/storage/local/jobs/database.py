@@ -109,7 +109,7 @@ def _files_of(path: Path) -> tuple[Path, Path]:
 #
 # The tables of the file. Times are microseconds since 1970 (UTC).
 
-VERSION: Final = 2
+VERSION: Final = 3
 """`PRAGMA user_version` of the file."""
 
 APPLICATION_ID: Final = 0x534C5052
@@ -157,6 +157,7 @@ STATEMENTS: Final = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT NOT NULL, table_id TEXT NOT NULL,
         path TEXT NOT NULL, size_bytes INTEGER NOT NULL, received INTEGER NOT NULL,
         expires INTEGER NOT NULL, csv TEXT NOT NULL DEFAULT '',
+        upsert INTEGER NOT NULL DEFAULT 0,
         UNIQUE(job_id, table_id, path))""",
     "CREATE INDEX submitted_file_received ON submitted_file(received)",
     "CREATE INDEX submitted_file_path ON submitted_file(table_id, path)",
@@ -166,7 +167,10 @@ STATEMENTS: Final = (
         table_id TEXT NOT NULL, queue TEXT NOT NULL)""",
 )
 
-CHANGES: Final = {1: ("ALTER TABLE submitted_file ADD COLUMN csv TEXT NOT NULL DEFAULT ''",)}
+CHANGES: Final = {
+    1: ("ALTER TABLE submitted_file ADD COLUMN csv TEXT NOT NULL DEFAULT ''",),
+    2: ("ALTER TABLE submitted_file ADD COLUMN upsert INTEGER NOT NULL DEFAULT 0",),
+}
 """What makes the tables of each earlier version those of the next."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
