@@ -26,14 +26,11 @@ from hypothesis.stateful import (
 )
 
 from sleeper.errors import InstanceLost, TableNotFound
-from sleeper.instance.instance import current_time
-from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.places import MemoryPlace
 from sleeper.tables.table import Table
 from tests.contracts.replaced_instance_contract import (
     SCHEMA,
     FolderPlace,
-    ObjectsPlace,
+    RemotePlace,
     ids,
     rows,
 )
@@ -41,21 +38,6 @@ from tests.soak import tries
 
 JOBS = st.sampled_from([None, "a", "b", "c"])
 HANDLES = st.sampled_from([0, 1])
-
-
-class RemoteObjects(MemoryObjects):
-    """Objects in memory that are read as those of a bucket: an entry is compared when it is due."""
-
-    @property
-    def is_remote(self) -> bool:
-        """Return True."""
-        return True
-
-    def under(self, prefix: str) -> RemoteObjects:
-        """Return the objects of one folder, which are remote too."""
-        view = super().under(prefix)
-        view.__class__ = RemoteObjects
-        return view
 
 
 @dataclass
@@ -263,22 +245,12 @@ class InFolder(ReplacedInstances):
             shutil.rmtree(self.folder)
 
 
-class DatedPlace(ObjectsPlace):
-    """Objects whose entries have times of this machine, so nobody need wait for other ones."""
-
-    def put_in_place(self, kept: dict[str, bytes]) -> None:
-        """Write objects."""
-        for key, body in kept.items():
-            self.objects.put(key, body)
-
-
 class Remote(ReplacedInstances):
     """The instance is in objects that are read as those of a bucket, after more than a minute."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.objects = RemoteObjects(current_time)
-        self.place = DatedPlace(MemoryPlace("memory://", self.objects))
+        self.place = RemotePlace()
 
     def made_anew(self) -> Any:
         """Return the objects of an instance without a table."""
@@ -289,7 +261,7 @@ class Remote(ReplacedInstances):
         try:
             super().teardown()
         finally:
-            self.objects.close()
+            self.place.objects.close()
 
 
 @pytest.mark.soak

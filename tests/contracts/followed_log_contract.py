@@ -187,3 +187,17 @@ class FollowedLogContract(TransactionLogContract):
 
         with pytest.raises(InstanceReplaced, match="entry 3"):
             look(follower, 3)
+
+    @pytest.mark.parametrize("operation", [look, append])
+    def test_an_entry_that_was_never_read_is_compared_at_a_late_first_look(self, follow, operation):
+        """Given a handle that was opened more than a minute ago, then its first look compares."""
+        follower = follow()
+        follower.replace(3, b"another entry")
+        follower.wait()
+
+        for _ in range(2):
+            with pytest.raises(InstanceReplaced, match="entry 3"):
+                operation(follower, 3)
+
+        follower.replace(3, b"entry 3")
+        operation(follower, 3)

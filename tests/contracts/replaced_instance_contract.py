@@ -16,6 +16,8 @@ from sleeper.errors import InstanceGone, InstanceLost, InstanceReplaced
 from sleeper.instance.instance import Instance, between_attempts, current_time, process_context
 from sleeper.ports.clock import Clock
 from sleeper.storage.followed_log import TRUSTED_S
+from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.places import MemoryPlace
 
 if TYPE_CHECKING:
     from sleeper.storage.places import Place
@@ -120,6 +122,33 @@ class ObjectsPlace:
         self.now_s += TRUSTED_S + 1
 
 
+class RemoteObjects(MemoryObjects):
+    """Objects in memory that are read as those of a bucket: an entry is compared when it is due."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Return True."""
+        return True
+
+    def under(self, prefix: str) -> RemoteObjects:
+        """Return the objects of one folder, which are remote too."""
+        view = super().under(prefix)
+        view.__class__ = RemoteObjects
+        return view
+
+
+class RemotePlace(ObjectsPlace):
+    """An instance in `RemoteObjects`, with entries of this machine's times, so nobody waits."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryPlace("memory://", RemoteObjects(current_time)))
+
+    def put_in_place(self, kept: dict[str, bytes]) -> None:
+        """Write objects."""
+        for key, body in kept.items():
+            self.objects.put(key, body)
+
+
 class ReplacedInstanceContract:
     """Subclass it and supply `place`: an instance with a table `t` of the rows 1 and 2."""
 
@@ -215,6 +244,31 @@ class ReplacedInstanceContract:
         with pytest.raises(InstanceLost):
             table.refresh()
         assert ids(made) == []
+
+    def test_a_handle_that_has_read_nothing_refuses_another_instance_and_uses_its_own(
+        self, place, table
+    ):
+        """Given a handle that meets another instance at its first looks, then it knows its own."""
+        unread = place.open().table("t")
+        own = place.take_away()
+        place.put_in_place(self.made_anew(place))
+        place.open().create_table("t", SCHEMA, row_keys=["id"])
+
+        for call in (
+            lambda: unread.ingest(rows(7)),
+            lambda: ids(unread),
+            lambda: unread.compact(all_files=True),
+        ):
+            place.wait()
+            with pytest.raises(InstanceReplaced):
+                call()
+
+        place.take_away()
+        place.put_in_place(own)
+        place.wait()
+        unread.ingest(rows(3))
+
+        assert ids(unread) == ids(place.open().table("t")) == [1, 2, 3]
 
     def test_the_instance_says_whether_it_is_there(self, place, table):
         """`check` raises what any call would raise, also where nothing was opened but the URL."""

@@ -16,6 +16,7 @@ from tests.contracts.followed_log_contract import FollowedLogContract
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract, PathUrlContract
+from tests.contracts.replaced_instance_contract import RemoteObjects
 from tests.contracts.snapshot_store_contract import SnapshotStoreContract
 from tests.contracts.table_index_contract import TableIndexContract, short_pause
 from tests.contracts.transaction_log_contract import TransactionLogContract
@@ -52,6 +53,14 @@ class TestCheckedTransactionLog(TransactionLogContract):
 
 class TestMemoryFollowedLog(FollowedLogContract):
     """A log in memory, as one process follows it."""
+
+
+class TestRemoteMemoryFollowedLog(FollowedLogContract):
+    """A log in memory, as one process follows it that counts each read as a request."""
+
+    @pytest.fixture
+    def objects(self):
+        return RemoteObjects(lambda: datetime(2026, 3, 4, tzinfo=UTC))
 
 
 class TestMemorySnapshotStore(SnapshotStoreContract):

@@ -20,6 +20,7 @@ from tests.contracts.replaced_instance_contract import (
     SCHEMA,
     FolderPlace,
     ObjectsPlace,
+    RemotePlace,
     ReplacedInstanceContract,
     ids,
     rows,
@@ -238,6 +239,18 @@ class TestInMemory(ReplacedInstanceContract):
     @pytest.fixture
     def place(self):
         return ObjectsPlace(MemoryPlace("memory://", MemoryObjects(current_time)))
+
+    def made_anew(self, place):
+        """Make another instance of the same id."""
+        return {"instance.properties": PROPERTIES}
+
+
+class TestInRemoteMemory(ReplacedInstanceContract):
+    """An instance in memory that is read as one in a bucket, by a copy of its index and states."""
+
+    @pytest.fixture
+    def place(self):
+        return RemotePlace()
 
     def made_anew(self, place):
         """Make another instance of the same id."""

@@ -47,11 +47,13 @@ class Change:
         type: The kind of change, for people who read the entry.
         table_id: The changed table.
         record: The table's new record; None if the table was deleted.
+        entry_id: The id of the entry that was read; None before there is one.
     """
 
     type: ChangeType
     table_id: str
     record: TableRecord | None
+    entry_id: str | None = None
 
 
 class _UnknownChange(ValueError):
@@ -76,14 +78,17 @@ def decode_entry(key: str, body: bytes) -> Change:
     return _decode(key, body, _change_from_json)
 
 
-def encode_checkpoint(number: int, tables: Iterable[TableRecord]) -> bytes:
-    """Return the body of a checkpoint: all tables after entry `number`."""
-    records = [_record_to_json(record) for record in tables]
-    return _to_bytes({"format": FORMAT, "number": number, "tables": records})
+def encode_checkpoint(records: TableRecords) -> bytes:
+    """Return the body of a checkpoint: all tables after an entry, and the entry's id."""
+    body: dict[str, Any] = {"format": FORMAT, "number": records.number}
+    if records.entry_id is not None:
+        body["entryId"] = records.entry_id
+    body["tables"] = [_record_to_json(record) for record in records.by_id.values()]
+    return _to_bytes(body)
 
 
-def decode_checkpoint(key: str, body: bytes) -> tuple[int, list[TableRecord]]:
-    """Decode a checkpoint: the number of its last entry, and the tables.
+def decode_checkpoint(key: str, body: bytes) -> TableRecords:
+    """Decode a checkpoint: all tables after its entry.
 
     Raises:
         FormatTooNew: a newer Sleeper wrote it.
@@ -115,16 +120,18 @@ def _decode(key: str, body: bytes, read: Callable[[Any], _Decoded]) -> _Decoded:
 
 
 def _change_from_json(value: Any) -> Change:
-    change = value["change"]
+    change, entry_id = value["change"], value.get("entryId")
     if change["type"] == "remove":
-        return Change("remove", str(change["tableId"]), None)
+        return Change("remove", str(change["tableId"]), None, entry_id)
     if change["type"] not in ("add", "replace"):
         raise _UnknownChange(f"{change['type']!r:.100}")
-    return Change(change["type"], str(change["tableId"]), _record_from_json(change["table"]))
+    record = _record_from_json(change["table"])
+    return Change(change["type"], str(change["tableId"]), record, entry_id)
 
 
-def _checkpoint_from_json(value: Any) -> tuple[int, list[TableRecord]]:
-    return int(value["number"]), [_record_from_json(record) for record in value["tables"]]
+def _checkpoint_from_json(value: Any) -> TableRecords:
+    records = [_record_from_json(record) for record in value["tables"]]
+    return TableRecords.of(int(value["number"]), records, value.get("entryId"))
 
 
 def _record_to_json(record: TableRecord) -> dict[str, Any]:
@@ -169,17 +176,31 @@ class TableRecords:
         number: The last folded entry; 0 is before the first.
         by_id: The tables by id.
         by_name: The same tables by name.
+        entry_id: The id of the last folded entry; None before the first, and if it is not known,
+            from a checkpoint of an earlier version.
     """
 
     number: int = 0
     by_id: Mapping[str, TableRecord] = field(default_factory=dict)
     by_name: Mapping[str, TableRecord] = field(default_factory=dict)
+    entry_id: str | None = None
 
     @classmethod
-    def of(cls, number: int, records: Iterable[TableRecord]) -> TableRecords:
-        """Return `records` as the tables after entry `number`."""
+    def of(
+        cls, number: int, records: Iterable[TableRecord], entry_id: str | None = None
+    ) -> TableRecords:
+        """Return `records` as the tables after entry `number`, which has an id."""
         by_id = {record.table_id: record for record in records}
-        return cls(number, by_id, {record.name: record for record in by_id.values()})
+        return cls(number, by_id, {record.name: record for record in by_id.values()}, entry_id)
+
+    def is_after(self, change: Change) -> bool:
+        """Return whether a change is that of the last folded entry, as far as that is known.
+
+        Without the entry's id, its change must be in the records.
+        """
+        if self.entry_id is not None:
+            return change.entry_id == self.entry_id
+        return self.by_id.get(change.table_id) == change.record
 
     def check_addable(self, record: TableRecord) -> None:
         """Check that no table has the name or the id of `record`.
@@ -257,7 +278,7 @@ def fold(
         DataDamaged: an entry is missing or cannot be read.
         FormatTooNew: a newer Sleeper wrote one of them.
     """
-    number = records.number
+    number, entry_id = records.number, records.entry_id
     by_id: dict[str, TableRecord] = {}
     for found, body in entries:
         if found != number + 1:
@@ -267,9 +288,12 @@ def fold(
             )
         if number == records.number:
             by_id = dict(records.by_id)
-        _apply(by_id, decode_entry(name_of(found), body))
-        number = found
-    return records if number == records.number else TableRecords.of(number, by_id.values())
+        change = decode_entry(name_of(found), body)
+        _apply(by_id, change)
+        number, entry_id = found, change.entry_id
+    if number == records.number:
+        return records
+    return TableRecords.of(number, by_id.values(), entry_id)
 
 
 def _apply(by_id: dict[str, TableRecord], change: Change) -> None:
@@ -376,13 +400,21 @@ class LogTableIndex:
         """Return None: there is no file for other programs."""
         return None
 
+    def is_last(self, number: int, body: bytes) -> bool:
+        """Return whether an entry is the one before the cached tables, as far as that is known.
+
+        Asked of an entry that was not read, because a checkpoint has what it adds up to.
+        """
+        held = self._held
+        if held is None or held.number != number:
+            return True
+        return held.is_after(decode_entry(self._entry_name(number), body))
+
     def faults(self) -> tuple[str, ...]:
         """Replay the log from its first entry, and compare a checkpoint with it on the way."""
         try:
             found = self._checkpoints.newest()
-            checkpoint = (
-                TableRecords() if found is None else TableRecords.of(*decode_checkpoint(*found))
-            )
+            checkpoint = TableRecords() if found is None else decode_checkpoint(*found)
         except (DataDamaged, FormatTooNew) as error:
             return (str(error),)
         entries = self._log.read_after(0)
@@ -430,7 +462,7 @@ class LogTableIndex:
         tables_per_entry = len(changed.by_id) // _TABLES_PER_COPY + 1
         is_copied = self._checkpoints.keeps_newest and changed.number % tables_per_entry == 0
         if is_due or is_copied:
-            body = encode_checkpoint(changed.number, changed.by_id.values())
+            body = encode_checkpoint(changed)
             if is_due:
                 self._checkpoints.save(changed.number, body)
             if is_copied:
@@ -446,8 +478,7 @@ class LogTableIndex:
         if self._held is not None:
             return self._held
         found = self._checkpoints.newest()
-        start = TableRecords() if found is None else TableRecords.of(*decode_checkpoint(*found))
-        return self._hold(start)
+        return self._hold(TableRecords() if found is None else decode_checkpoint(*found))
 
     def _hold(self, records: TableRecords) -> TableRecords:
         """Cache `records` if they are newer, and return the cached ones."""

@@ -256,7 +256,7 @@ class _SeenEntry:
         number: Its number.
         digest: Of its body; None if only its number is known, from a snapshot.
         stored_at: When it was stored; None where that is not used.
-        seen_s: When it was read or appended, in ticks.
+        seen_s: When it was read or appended, in ticks; when the log was opened if it was not read.
     """
 
     number: int
@@ -278,6 +278,7 @@ class FollowedLog(LogAround):
     def __init__(self, log: TransactionLog, following: Following) -> None:
         super().__init__(log)
         self._following = following
+        self._opened_s = following.ticks_s()
         self._last: _SeenEntry | None = None
 
     def append(self, number: int, body: bytes) -> bool:
@@ -328,7 +329,7 @@ class FollowedLog(LogAround):
         if last is None or last.number < number:
             if number < self._following.first:
                 return self._following.check_empty if last is None else _nothing
-            last = _SeenEntry(number, None, None, self._following.ticks_s())
+            last = _SeenEntry(number, None, None, self._opened_s)
             if self._following.is_remote:
                 self._last = last
         if not self._is_due(last):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sleeper.errors import StorageFailed
@@ -44,13 +44,20 @@ def object_table_index(
     # A store that is not trusted might lose an entry to another one: its log alone decides.
     keeps_newest = objects.is_remote and not checks.read_back
     log = open_log(objects, _ENTRIES, checks)
-    return LogTableIndex(
-        log if following is None else FollowedLog(log, following),
+
+    def is_last(number: int, body: bytes) -> bool:
+        return index.is_last(number, body)
+
+    if following is not None:
+        log = FollowedLog(log, replace(following, is_last=is_last))
+    index = LogTableIndex(
+        log,
         ObjectIndexCheckpoints(objects, keeps_newest=keeps_newest, begun=begun),
         entry_name=ObjectTransactionLog(objects, _ENTRIES).key,
         new_id=new_id,
         pause=pause,
     )
+    return index
 
 
 def begin_index(objects: Objects) -> Callable[[], bytes | None]:

@@ -8,9 +8,10 @@ from itertools import count
 
 import pytest
 
-from sleeper.errors import DataDamaged, FormatTooNew, StorageFailed
+from sleeper.errors import DataDamaged, FormatTooNew, InstanceReplaced, StorageFailed
 from sleeper.model.tables import TableRecord
 from sleeper.state.table_index import ENTRIES_PER_CHECKPOINT
+from sleeper.storage.followed_log import Following
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.table_index import object_table_index
 
@@ -44,9 +45,19 @@ def objects():
 NUMBERS = count()
 
 
-def open_index(objects):
+def open_index(objects, following: Following | None = None):
     """Open the index anew, as another process does."""
-    return object_table_index(objects, new_id=lambda: f"id-{next(NUMBERS)}", pause=lambda _: None)
+    return object_table_index(
+        objects, new_id=lambda: f"id-{next(NUMBERS)}", pause=lambda _: None, following=following
+    )
+
+
+def follow_index(objects):
+    """Open the index as a handle does, which compares the last entry at each look."""
+    following = Following(
+        objects=objects, ticks_s=lambda: 0.0, lost=InstanceReplaced, is_remote=False
+    )
+    return open_index(objects, following)
 
 
 def with_tables(objects, tables: int) -> tuple[TableRecord, ...]:
@@ -175,3 +186,78 @@ def test_entries_can_be_read_by_people(objects):
     }
     assert removed["change"] == {"type": "remove", "tableId": "0a"}
     assert added["entryId"] != removed["entryId"]
+
+
+LAST = ENTRY.format(ENTRIES_PER_CHECKPOINT)
+
+
+@pytest.fixture
+def tables(objects):
+    """As many tables as a checkpoint has, so that nobody reads an entry to know them."""
+    return with_tables(objects, ENTRIES_PER_CHECKPOINT)
+
+
+def changed_json(objects, key: str, change) -> None:
+    """Let `change` change the object at a key, as JSON."""
+    value = json.loads(objects.read(key))
+    change(value)
+    objects.put(key, json.dumps(value).encode())
+
+
+def with_another_id(entry) -> None:
+    """Let an entry be another one that makes the same change."""
+    entry["entryId"] = "of another instance"
+
+
+def with_another_table(entry) -> None:
+    """Let an entry be another one that adds another table."""
+    with_another_id(entry)
+    entry["change"]["table"]["name"] = "another"
+
+
+@pytest.mark.parametrize(
+    ("replaced", "is_of_earlier_version"),
+    [(with_another_id, False), (with_another_table, False), (with_another_table, True)],
+)
+def test_an_entry_that_a_checkpoint_has_is_known_again(
+    objects, tables, replaced, is_of_earlier_version
+):
+    """Given a log with another last entry, it is refused as long as it is there, and no longer.
+
+    A checkpoint of an earlier version does not say which entry it ends with, but what tables were.
+    """
+    own = objects.read(LAST)
+    if is_of_earlier_version:
+        changed_json(
+            objects, CHECKPOINT.format(ENTRIES_PER_CHECKPOINT), lambda each: each.pop("entryId")
+        )
+    index = follow_index(objects)
+    assert index.known_by_name("t007") == tables[7]
+
+    changed_json(objects, LAST, replaced)
+    for _ in range(2):
+        with pytest.raises(InstanceReplaced, match=f"entry {ENTRIES_PER_CHECKPOINT} of the log"):
+            index.all()
+
+    objects.put(LAST, own)
+    assert index.all() == tables
+
+
+def test_a_table_that_was_removed_last_is_known_again_too(objects, tables):
+    """Given a checkpoint of an earlier version after a removal, an entry that adds is another."""
+    index = open_index(objects)
+    for number in range(ENTRIES_PER_CHECKPOINT):
+        index.remove(f"{number}")
+    key = CHECKPOINT.format(2 * ENTRIES_PER_CHECKPOINT)
+    last = ENTRY.format(2 * ENTRIES_PER_CHECKPOINT)
+    own = objects.read(last)
+    changed_json(objects, key, lambda checkpoint: checkpoint.pop("entryId"))
+
+    assert follow_index(objects).all() == ()
+
+    objects.put(last, objects.read(ENTRY.format(3)))
+    with pytest.raises(InstanceReplaced):
+        follow_index(objects).all()
+
+    objects.put(last, own)
+    assert follow_index(objects).all() == ()

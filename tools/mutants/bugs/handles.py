@@ -8,6 +8,8 @@ FOLLOWED = ("tests/contracts/test_folder_storage.py", "-k", "FollowedLog")
 """A log in a folder, as one process follows it."""
 REPLACED = ("tests/contracts/test_replaced_instances.py", "-k", "InFolder")
 """Open handles of a folder that is moved, deleted or replaced."""
+UNREAD = ("tests/unit/storage/test_table_index.py", "-k", "known_again")
+"""Handles that know the index from a checkpoint, and have read no entry of it."""
 LOST = ("tests/unit/workers/test_lost_instances.py",)
 _FOLLOWED_LOG = "storage/followed_log.py"
 _APPEND = "state/append.py"
@@ -44,6 +46,30 @@ BUGS = (
         right="            is_same = digest == entry.digest\n",
         wrong="            is_same = True\n",
         tests=FOLLOWED,
+    ),
+    Bug(
+        name="unread-entry-of-the-index-is-any",
+        breaks="A handle takes the index of another instance for its own, then refuses its own.",
+        module="state/table_index.py",
+        right="            return change.entry_id == self.entry_id\n",
+        wrong="            return True\n",
+        tests=UNREAD,
+    ),
+    Bug(
+        name="checkpoint-without-id-is-any",
+        breaks="After a checkpoint of an earlier version the index of any instance is the own.",
+        module="state/table_index.py",
+        right="        return self.by_id.get(change.table_id) == change.record\n",
+        wrong="        return True\n",
+        tests=UNREAD,
+    ),
+    Bug(
+        name="late-first-look-compares-nothing",
+        breaks="A handle that first looks an hour after it was opened trusts what is there.",
+        module=_FOLLOWED_LOG,
+        right="            last = _SeenEntry(number, None, None, self._opened_s)\n",
+        wrong="            last = _SeenEntry(number, None, None, self._following.ticks_s())\n",
+        tests=("tests/contracts/test_memory_storage.py", "-k", "late_first_look"),
     ),
     Bug(
         name="snapshot-does-not-cover",
