@@ -34,6 +34,7 @@ PAGES = {
     "maintenance": f"{TABLE}/maintenance?look=orphans",
     "rest": "/page/rest",
     "first rows": f"{TABLE}/rows",
+    "deletion": f"{TABLE}/delete?by=keys",
     "jobs": "/page/jobs?live=no",
     "dead letters": "/page/dead-letters",
     "nothing": "/page/nothing",
@@ -192,6 +193,54 @@ def test_somebody_changes_a_property(window, instance):
         expect(window.get_by_role("status")).to_have_text("The property was saved.")
         expect(window.get_by_label(name).first).to_have_value("30")
     assert instance.table("readings").properties.gc.delay_minutes == 30
+
+
+def test_somebody_deletes_rows_by_a_condition_after_a_look(window, instance):
+    """What would go is shown first, and Delete nothing leads back; then it goes, with a reason."""
+    table = instance.table("readings")
+    with served(instance) as url:
+        window.goto(f"{url}{TABLE}/rows")
+        window.get_by_role("link", name="Delete rows").click()
+        window.get_by_role("link", name="Condition").click()
+        window.get_by_label("Condition").fill("celsius <")
+        window.get_by_role("button", name="Show what would go").click()
+        expect(window.get_by_role("alert")).to_contain_text("celsius <")
+        expect(window.get_by_label("Condition")).to_have_value("celsius <")
+
+        window.get_by_label("Condition").fill("station = 'S300' AND celsius IS NOT NULL")
+        window.get_by_role("button", name="Show what would go").click()
+        count = table.count(where="station = 'S300' AND celsius IS NOT NULL")
+        expect(window.get_by_role("heading", name=f"Delete {count} rows?")).to_be_visible()
+        expect(window.get_by_role("cell", name="S300").first).to_be_visible()
+        assert sideways(window) <= 0
+        found = Axe().run(window)["violations"]
+        assert [e["id"] for e in found if e["impact"] in ("serious", "critical")] == []
+        window.get_by_role("link", name="Delete nothing").click()
+        expect(window.get_by_label("Condition")).to_be_visible()
+        assert table.count(key="S300") == count
+
+        window.get_by_label("Condition").fill("station = 'S300'")
+        window.get_by_role("button", name="Show what would go").click()
+        window.get_by_label("Reason").fill("broken sensor")
+        window.get_by_role("button", name=f"Delete {count} rows").click()
+        expect(window.get_by_role("status")).to_contain_text(f"{count} rows of readings went")
+    assert table.count(key="S300") == 0
+    assert table.history(1)[0].reasons == ("broken sensor",)
+
+
+def test_keys_are_pasted_and_deleted_without_scripts(browser, instance):
+    """Given keys with blank lines between them, then their rows go, and no others."""
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    with served(instance) as url:
+        page.goto(f"{url}/page/tables/stations/delete?by=keys")
+        page.get_by_label("Keys").fill("S001\n\nS999\nnowhere\n")
+        page.get_by_role("button", name="Show what would go").click()
+        page.get_by_role("button", name="Delete 2 rows").click()
+        expect(page.get_by_role("status")).to_contain_text("The rows of 3 keys and ranges")
+    context.close()
+    table = instance.table("stations")
+    assert (table.count(), table.count(keys=["S001", "S999"])) == (998, 0)
 
 
 def test_somebody_redrives_dead_letters(window, instance):

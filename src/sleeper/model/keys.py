@@ -10,6 +10,7 @@ What holds for one type, such as its order, is in its row of `column_types`.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from sleeper.errors import QueryInvalid
@@ -123,6 +124,32 @@ def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) ->
             f"{_why_not(error, kind)}"
         ) from None
     return checked_value(field, value)
+
+
+def keys_of_lines(fields: Sequence[Field], lines: Sequence[str], of: str = "") -> list[Key]:
+    """Read one row key from each line; values of a composite key are separated by tabs.
+
+    Args:
+        fields: The row key fields.
+        lines: The lines, without their ends.
+        of: What they are lines of, for errors.
+
+    Raises:
+        QueryInvalid: a line has too few or too many values, or one is not of its field's type.
+    """
+    keys = []
+    for number, line in enumerate(lines, 1):
+        values = line.split("\t") if len(fields) > 1 else [line]
+        if len(values) != len(fields):
+            raise QueryInvalid(
+                f"line {number}{of} has {len(values)} values; a key has {len(fields)}, separated "
+                f"by tabs: {', '.join(field.name for field in fields)}"
+            )
+        try:
+            keys.append(tuple(map(value_from_text, fields, values)))
+        except QueryInvalid as error:
+            raise QueryInvalid(f"line {number}{of}: {error}") from error
+    return keys
 
 
 def _why_not(error: Exception, kind: Primitive) -> str:

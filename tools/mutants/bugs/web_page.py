@@ -10,7 +10,33 @@ _PICTURES = "tests/unit/pictures/test_pictures.py"
 _VISITS = "interfaces/page/visits.py"
 _SIGN_IN = "interfaces/page/routes/sign_in.py"
 
+DELETION = ("tests/unit/interfaces/page/test_deletion.py",)
+
 BUGS = (
+    Bug(
+        name="rows-go-unseen",
+        breaks="The form that asks what would go deletes the rows.",
+        module="interfaces/page/routes/deletion.py",
+        right='if given.get("sure") != "yes":',
+        wrong='if given.get("sure") == "no":',
+        tests=DELETION,
+    ),
+    Bug(
+        name="deletions-by-forms-of-others",
+        breaks="A page of another site that knows a browser's cookie is there deletes rows.",
+        module="interfaces/page/visits.py",
+        right='    check_proof(request, proof if isinstance(proof, str) else "")\n',
+        wrong="",
+        tests=DELETION,
+    ),
+    Bug(
+        name="deletions-of-the-page-twice",
+        breaks="A form that is sent again deletes what was added since.",
+        module="interfaces/page/routes/deletion.py",
+        right='job_id=given.get("job_id") or None',
+        wrong="job_id=None",
+        tests=DELETION,
+    ),
     Bug(
         name="markup-of-names-runs",
         breaks="A name or value that is HTML becomes part of a page.",

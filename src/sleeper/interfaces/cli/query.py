@@ -19,7 +19,6 @@ from sleeper.engine.interruptible import awaited
 from sleeper.engine.python_values import python_rows
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
-from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.cli.options import (
     as_of_option,
@@ -38,6 +37,7 @@ from sleeper.interfaces.cli.present import counted, print_grid
 from sleeper.interfaces.cli.stderr import warn
 from sleeper.interfaces.cli.waiting import elapsed_time, ending_at_once
 from sleeper.interfaces.connection import connect
+from sleeper.model.keys import keys_of_lines
 from sleeper.model.ranges import Range, exact_range, prefix_range
 from sleeper.model.schema import Schema
 from sleeper.tables.table import Table
@@ -173,21 +173,7 @@ def _keys_from_file(schema: Schema, path: Path) -> list[Any]:
     """Read one key from each line; values of a composite key are separated by tabs."""
     content = text_of(path).removeprefix("\ufeff").rstrip("\r\n")
     lines = re.split(r"\r\n|\n|\r", content) if content else []
-    names = schema.row_key_names
-    keys = []
-    for number, line in enumerate(lines, 1):
-        values = line.split("\t") if len(names) > 1 else [line]
-        if len(values) != len(names):
-            raise QueryInvalid(
-                f"line {number} of {str(path)!r} has {len(values)} values; a key has "
-                f"{len(names)}, separated by tabs: {', '.join(names)}"
-            )
-        read = zip(names, values, strict=True)
-        try:
-            keys.append(tuple(read_key_value(schema, name, value) for name, value in read))
-        except BadRequest as error:
-            raise QueryInvalid(f"line {number} of {str(path)!r}: {error}") from error
-    return keys
+    return keys_of_lines(schema.row_keys, lines, f" of {str(path)!r}")
 
 
 _FIRST_ROWS = 20

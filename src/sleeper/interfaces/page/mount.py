@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from sleeper.instance.instance import new_secret
 from sleeper.interfaces.page.rendering import HEADERS, STATIC, path_of
 from sleeper.interfaces.page.routes import (
+    deletion,
     history,
     instance,
     jobs,
@@ -67,6 +68,6 @@ def no_page(anything: str) -> Response:
 def add_pages(app: FastAPI) -> None:
     """Add the pages to an application that `make_app` of `interfaces.rest` made."""
     app.state.form_secret = new_secret()
-    rooms = (sign_in, instance, table, rows, properties, history, maintenance, jobs, rest)
+    rooms = (sign_in, instance, table, rows, deletion, properties, history, maintenance, jobs, rest)
     for router in (_router, *(room.router for room in rooms), _last):
         app.include_router(router)

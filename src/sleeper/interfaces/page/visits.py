@@ -14,12 +14,20 @@ from fastapi import Depends, Form, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
 from sleeper.errors import AccessRefused, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
-from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller, check_role
+from sleeper.interfaces.rest.authorization import (
+    ADMIN,
+    COOKIE,
+    READ,
+    WRITE,
+    Caller,
+    check_role,
+)
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served_instance import served_instance
 from sleeper.interfaces.rest.statements.process_pool import StatementProcesses, statements_of
@@ -42,11 +50,13 @@ class Visit:
     Attributes:
         request: The request.
         caller: Who sent it.
+        form: What a form of a page has; empty without one.
     """
 
-    def __init__(self, request: Request, caller: Caller) -> None:
+    def __init__(self, request: Request, caller: Caller, form: FormData | None = None) -> None:
         self.request = request
         self.caller = caller
+        self.form = FormData() if form is None else form
 
     @property
     def instance(self) -> Instance:
@@ -77,6 +87,7 @@ class Visit:
             "instance_id": self.instance.instance_id,
             "caller": self.caller.name if served_instance(self.request).tokens else None,
             "may_administer": self.caller.role >= Role.ADMIN,
+            "may_write": self.caller.role >= Role.WRITE,
             "form_proof": form_proof(self.request),
             "done": done,
         }
@@ -100,8 +111,29 @@ def administering(
     return Visit(request, caller)
 
 
+def writing(request: Request, caller: Annotated[Caller, WRITE]) -> Visit:
+    """Return the visit of somebody who may write, and looks."""
+    return Visit(request, caller)
+
+
+async def writing_form(request: Request, caller: Annotated[Caller, WRITE]) -> Visit:
+    """Return the visit of somebody who may write, with a form of a page, whatever its fields.
+
+    Raises:
+        AccessRefused: the form is not of a page of this server, or of an earlier sign-in.
+    """
+    form = await request.form()
+    proof = form.get("proof")
+    check_proof(request, proof if isinstance(proof, str) else "")
+    return Visit(request, caller, form)
+
+
 Reading = Annotated[Visit, Depends(reading)]
+Writing = Annotated[Visit, Depends(writing)]
+WritingForm = Annotated[Visit, Depends(writing_form)]
 Administering = Annotated[Visit, Depends(administering)]
+_ROLES: Final = {administering: Role.ADMIN, writing_form: Role.WRITE}
+"""What a visitor must be allowed to do before a form is read."""
 
 
 def form_proof(request: Request) -> str:
@@ -134,12 +166,12 @@ class PageRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler, with errors made pages."""
         handle = super().get_route_handler()
-        changes = any(each.call is administering for each in self.dependant.dependencies)
+        needed = [_ROLES[c] for d in self.dependant.dependencies if (c := d.call) in _ROLES]
 
         async def answered(request: Request) -> Response:
             try:
-                if changes:
-                    await check_role(request, Role.ADMIN)
+                for role in needed:
+                    await check_role(request, role)
                 return await handle(request)
             except SleeperError as error:
                 answer = _answer(request, error)

@@ -90,10 +90,7 @@ def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[
         table=opened.name,
         by=by,
         kinds=list(_NAMES.items()),
-        fields=[
-            (n, field.name, key_traits(key_type(field)).example)
-            for n, field in enumerate(opened.schema.row_keys)
-        ],
+        fields=key_fields(opened),
         values=values if asked else {},
         asked=asked,
         sql_example=_statement(opened.name, most),
@@ -133,14 +130,32 @@ def download(visit: Reading, table: str, form: Format, by: str = "key") -> Respo
     )
 
 
-def _by_key(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
+def key_fields(table: Table) -> list[tuple[int, str, str]]:
+    """Return number, name and an example of each row key field, as forms show them."""
+    return [
+        (n, field.name, key_traits(key_type(field)).example)
+        for n, field in enumerate(table.schema.row_keys)
+    ]
+
+
+def by_key(table: Table, given: Asked) -> dict[str, Any]:
+    """Return the argument of `Table.query` for the key that a form has, or its first fields.
+
+    Raises:
+        QueryInvalid: it has none, or a value is not one of its field.
+    """
     key = _texts(table, given, "key")
     if not key:
         raise QueryInvalid("give a value for at least the first field of the key")
-    return table.query(key=key, limit=limit)
+    return {"key": key}
 
 
-def _by_prefix(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
+def by_prefix(table: Table, given: Asked) -> dict[str, Any]:
+    """Return the argument of `Table.query` for the prefixes that a form has.
+
+    Raises:
+        QueryInvalid: it has none.
+    """
     prefix = {
         field.name: text
         for n, field in enumerate(table.schema.row_keys)
@@ -148,16 +163,31 @@ def _by_prefix(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
     }
     if not prefix:
         raise QueryInvalid("give the beginning of at least one field of the key")
-    return table.query(prefix=prefix, limit=limit)
+    return {"prefix": prefix}
 
 
-def _by_range(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
+def by_range(table: Table, given: Asked) -> dict[str, Any]:
+    """Return the argument of `Table.query` for the range that a form has, both ends included.
+
+    Raises:
+        QueryInvalid: it has none, or a value is not one of its field.
+    """
     least, greatest = _texts(table, given, "from"), _texts(table, given, "to")
     names = [name for name in table.schema.row_key_names if name in least or name in greatest]
     if not names:
         raise QueryInvalid("give a first or a last value of at least one field of the key")
     limits = {name: (least.get(name), True, greatest.get(name), name in greatest) for name in names}
-    return table.query(range=limits, limit=limit)
+    return {"range": limits}
+
+
+def _rows_by(
+    asked: Callable[[Table, Asked], dict[str, Any]],
+    visit: Visit,
+    table: Table,
+    given: Asked,
+    limit: int,
+) -> Rows:
+    return table.query(**asked(table, given), limit=limit)
 
 
 def _all_rows(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
@@ -204,9 +234,9 @@ class _SmallFile(BytesIO):
 
 
 _QUESTIONS: Final[Mapping[str, Callable[[Visit, Table, Asked, int], Rows]]] = {
-    "key": _by_key,
-    "prefix": _by_prefix,
-    "range": _by_range,
+    "key": partial(_rows_by, by_key),
+    "prefix": partial(_rows_by, by_prefix),
+    "range": partial(_rows_by, by_range),
     "all": _all_rows,
     "sql": _by_sql,
 }
