@@ -17,7 +17,25 @@ SCANS = ("tests/unit/engine/reading/test_merged_scan.py",)
 
 DICTIONARIES = ("tests/stories/test_any_order_and_counts.py", "-k", "dictionaries or allows")
 
+INFLATED = ("tests/unit/engine/reading/test_inflated_pages.py",)
+
 BUGS = (
+    Bug(
+        name="levels-are-decompressed",
+        breaks="A column with nulls is said to be damaged: the start of its pages has no codec.",
+        module="lookup/parquet/pages.py",
+        right="levels, is_compressed = sum(numbers[4]), numbers[5]",
+        wrong="levels, is_compressed = 0, numbers[5]",
+        tests=INFLATED,
+    ),
+    Bug(
+        name="every-page-is-compressed",
+        breaks="A column that has some pages as they are is said to be damaged.",
+        module="engine/reading/inflated_pages.py",
+        right="if not header.is_compressed or frame == end:",
+        wrong="if frame == end:",
+        tests=INFLATED,
+    ),
     Bug(
         name="texts-stay-in-dictionaries",
         breaks="A scan returns dictionaries for texts, which is another type.",

@@ -13,10 +13,14 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from sleeper.engine.reading.page_runs import PageRun, RunPages, page_sizes, read_checked_runs
+from sleeper.engine.reading.inflated_pages import (
+    decode_plain_pages,
+    has_plain_pages,
+    inflated,
+)
+from sleeper.engine.reading.page_runs import PageRun, RunPages, read_checked_runs
 from sleeper.lookup.columns import (
     BoundColumn,
-    DecodePath,
     Ints,
     as_in_table,
     as_type,
@@ -24,103 +28,9 @@ from sleeper.lookup.columns import (
     stored_columns,
 )
 from sleeper.lookup.parquet.file_end import ReadRanges
-from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf
-from sleeper.lookup.parquet.mini_file import (
-    GroupPages,
-    LeafPages,
-    decode_byte_arrays_from,
-    decode_columns,
-)
+from sleeper.lookup.parquet.footer import NOT_COMPRESSED
+from sleeper.lookup.parquet.mini_file import GroupPages, LeafPages, decode_columns
 from sleeper.lookup.parquet_index import ParquetIndex
-
-# ---------------------------------------------------------------- plain columns
-#
-# Decodes all pages of a PLAIN column at once, without nulls: decompressed by one zstd stream.
-#
-# A zstd frame that is decompressed alone costs 16 us, because pyarrow makes a new context for
-# each: for pages of 8 kB that is most of the time. One stream keeps its context from frame to
-# frame.
-
-_PLAIN_ONLY = frozenset((0, 3))  # PLAIN values; RLE is for levels, which flat required columns lack
-
-
-def has_plain_pages(column: BoundColumn, leaf: Leaf, chunks: Sequence[ColumnChunk]) -> bool:
-    """Return whether `decode_plain_pages` may decode chunks of a column."""
-    return (
-        column.plain in (DecodePath.FIXED_WIDTH, DecodePath.BYTE_ARRAYS)
-        and not leaf.definition_max
-        and all(
-            CODECS[chunk.codec] == "zstd" and chunk.encodings <= _PLAIN_ONLY for chunk in chunks
-        )
-    )
-
-
-def decode_plain_pages(
-    column: BoundColumn, leaf: Leaf, runs: Sequence[RunPages], row_count: int
-) -> pa.Array | None:
-    """Return the values of all runs, one after the other.
-
-    Args:
-        column: The column.
-        leaf: Its only leaf.
-        runs: Its pages, which were checked.
-        row_count: Their rows.
-
-    Returns:
-        None if a header has a rare form, or a page is not compressed: then pyarrow must decode.
-
-    Raises:
-        ValueError, OSError: the pages hold another number of values.
-    """
-    bodies = list[memoryview]()
-    size = 0
-    for run in runs:
-        sizes = page_sizes(run.data, run.heads)
-        if sizes is None:
-            return None
-        inflated, compressed = sizes
-        ends = [*run.heads[1:], len(run.data)]
-        data = memoryview(run.data)
-        for end, length, full in zip(ends, compressed, inflated, strict=True):
-            if length == full:
-                return None
-            bodies.append(data[end - length : end])
-        size += sum(inflated)
-    with pa.CompressedInputStream(pa.PythonFile(_Bodies(bodies), mode="r"), "zstd") as stream:
-        if column.plain is DecodePath.BYTE_ARRAYS:
-            found = decode_byte_arrays_from(stream.readinto, size, row_count)
-            buffers = found.buffers()
-        else:
-            buffers = [None, stream.read_buffer(size)]
-            if len(buffers[1]) != row_count * VALUE_WIDTHS[leaf.physical_type]:
-                raise ValueError(f"column {column.name!r} has another number of values than rows")
-        if stream.read(1):
-            raise ValueError(f"column {column.name!r} has pages of other sizes than their headers")
-    return pa.Array.from_buffers(column.arrow_type, row_count, buffers)
-
-
-class _Bodies:
-    """A file for pyarrow: the bodies of pages, one after the other. They are not all joined."""
-
-    closed = False
-
-    def __init__(self, bodies: Sequence[memoryview]) -> None:
-        self._bodies = iter(bodies)
-        self._rest = memoryview(b"")
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes: `size` of them, or fewer at the end."""
-        parts = [self._rest[:size]]
-        self._rest, left = self._rest[size:], size - len(parts[0])
-        while left and (body := next(self._bodies, None)) is not None:
-            if len(body) > left:
-                self._rest, body = body[left:], body[:left]
-            parts.append(body)
-            left -= len(body)
-        return b"".join(parts)
-
-    def close(self) -> None:
-        """Do nothing: the pages are in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +144,7 @@ def pages_of_groups(
     """
     covers, by_leaf = _checked_pages(index, groups, columns, read)
     return [
-        GroupPages(cover.row_count, [_leaf_pages(index, own[number]) for own in by_leaf])
+        GroupPages(cover.row_count, _leaf_pages(index, [own[number] for own in by_leaf]))
         for number, cover in enumerate(covers)
     ]
 
@@ -261,11 +171,11 @@ def _decode_columns(
         if arrays[-1] is None:
             others.append((column, own))
     if others:
+        leaves = [leaf for _, own in others for leaf in own]
+        every_run = _leaf_pages(index, [pages for leaf in leaves for pages in leaf])
+        count = len(row_counts)
         groups = [
-            GroupPages(
-                row_count,
-                [_leaf_pages(index, leaf[number]) for _, own in others for leaf in own],
-            )
+            GroupPages(row_count, every_run[number::count])
             for number, row_count in enumerate(row_counts)
         ]
         found = iter(decode_columns([column.column for column, _ in others], groups))
@@ -285,10 +195,18 @@ def _decode_plain(
     return decode_plain_pages(column, leaf, pages, row_count)
 
 
-def _leaf_pages(index: ParquetIndex, pages: RunPages) -> LeafPages:
-    run = pages.run
-    leaf, chunk = index.footer.leaves[run.leaf], index.chunk(run.group, run.leaf)
-    return LeafPages(leaf, chunk, pages.dictionary, [pages.data], _value_count(index, run))
+def _leaf_pages(index: ParquetIndex, runs: Sequence[RunPages]) -> list[LeafPages]:
+    """Return what pyarrow decodes of each run; many pages are decompressed before."""
+    chunks = [index.chunk(each.run.group, each.run.leaf) for each in runs]
+    found = list[LeafPages]()
+    for pages, chunk, plain in zip(runs, chunks, inflated(runs, chunks), strict=True):
+        leaf, count = index.footer.leaves[pages.run.leaf], _value_count(index, pages.run)
+        if plain is None:
+            found.append(LeafPages(leaf, chunk, pages.dictionary, [pages.data], count))
+        else:
+            without_codec = chunk._replace(codec=NOT_COMPRESSED)
+            found.append(LeafPages(leaf, without_codec, b"", plain, count))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

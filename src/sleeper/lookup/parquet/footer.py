@@ -28,7 +28,16 @@ DICTIONARY_ENCODINGS = frozenset((2, 8))
 VALUE_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}
 """Bytes of a PLAIN value of INT32, INT64, FLOAT and DOUBLE, by physical type."""
 
-CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 5: "lz4", 6: "zstd", 7: "lz4_raw"}
+NOT_COMPRESSED = 0
+CODECS = {
+    NOT_COMPRESSED: None,
+    1: "snappy",
+    2: "gzip",
+    4: "brotli",
+    5: "lz4",
+    6: "zstd",
+    7: "lz4_raw",
+}
 
 DEPTH_MAX = 100
 """Columns within columns that a file may have, as pyarrow has it."""

@@ -240,6 +240,44 @@ _USUAL_HEADER = re.compile(
 """The kind, two sizes, a checksum or not, then the struct of a version 1 or a version 2 page."""
 
 
+class CompressedHeader(NamedTuple):
+    """The most frequent header of a data page, for who decompresses it.
+
+    Attributes:
+        without_codec: The header of the same page when it is not compressed, without a checksum.
+        end: Where the body begins.
+        size: Bytes of the body when decompressed, levels included.
+        compressed_size: Bytes of the body.
+        levels_size: The first bytes of the body that are never compressed.
+        is_compressed: False if a version 2 page says so.
+    """
+
+    without_codec: bytes
+    end: int
+    size: int
+    compressed_size: int
+    levels_size: int
+    is_compressed: bool
+
+
+def compressed_header(raw: Buffer, at: int) -> CompressedHeader | None:
+    """Return a header of the most frequent kind; None if it is another."""
+    found = _USUAL_HEADER.match(raw, at)
+    if found is None:
+        return None
+    kind, size, compressed, _, version_1, version_2 = found.groups()
+    end, whole = found.end(), _number(size)
+    if version_1 is not None:
+        start = b"\x15%b\x15%b\x15%b\x2c%b\x00" % (kind, size, size, version_1)
+        return CompressedHeader(start, end, whole, _number(compressed), 0, True)
+    numbers = _version_2(version_2)
+    if numbers is None or sum(numbers[4]) > whole:
+        return None
+    start = b"\x15%b\x15%b\x15%b\x5c%b\x00" % (kind, size, size, version_2)
+    levels, is_compressed = sum(numbers[4]), numbers[5]
+    return CompressedHeader(start, end, whole, _number(compressed), levels, is_compressed)
+
+
 @lru_cache(maxsize=1024)
 def _about_page(numbers: bytes) -> dict[int, Any]:
     """Decode the struct inside a page header. Callers must not change it."""
