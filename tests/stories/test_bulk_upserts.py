@@ -109,7 +109,7 @@ class TestRefused:
 
 
 def test_the_command_line(table, tmp_path):
-    """`sleeper bulk-import --upsert` does it; clusters and plans are for imports without it."""
+    """`sleeper bulk-import --upsert` does it; plans are for imports without it."""
     pq.write_table(rows([5, *range(5_000, 5_099)], "new"), tmp_path / "new.parquet")
     given = ("t", str(tmp_path / "new.parquet"), "--instance", table._context.url, "--upsert")
 
@@ -122,4 +122,4 @@ def test_the_command_line(table, tmp_path):
     assert table.query(keys=[5, 5_000]).to_arrow()["v"].to_pylist() == ["new", "new"]
     assert (explained.exit_code, overtaken.exit_code) == (2, 1)
     assert "has changed since transaction 1" in overtaken.stderr
-    assert "leave out --explain and --submit" in explained.stderr
+    assert "--upsert is for imports: leave out --explain" in explained.stderr

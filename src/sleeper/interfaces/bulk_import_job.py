@@ -92,6 +92,7 @@ def run_job(
                 set_aside=set_aside,
                 send_commit=None if parent is None else _sender(opened, table, given, place),
                 upsert=given.upsert,
+                if_unchanged_since=given.if_unchanged_since,
             )
             reported(result)
         if place is not None:
@@ -124,10 +125,11 @@ def _sender(
     """Return what sends the commit to the committer; None where the driver is to commit.
 
     A driver on a cluster always commits: the queues that it could reach are its machine's own. So
-    does one that replaces rows (rule ING-18).
+    does one that replaces rows, or relies on a version (rules ING-18 and DEL-5).
     """
     run_id = run_id_of(job, place)
-    if run_id is None or job.upsert or not table.properties.async_commits.bulk_import:
+    is_sent = table.properties.async_commits.bulk_import and not job.is_committed_by_its_worker
+    if run_id is None or not is_sent:
         return None
     return partial(instance.jobs.send_commit, table, task_id=run_id, run_id=run_id)
 

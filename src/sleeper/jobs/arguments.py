@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from sleeper.errors import BadRequest
 from sleeper.jobs.job_tables import absolute
 from sleeper.model.jobs.kinds import ANSWERS, JobKind, QueueName
+from sleeper.model.queries import checked_transaction
 from sleeper.ports.ids import JOB_ID_MAX
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -181,6 +182,17 @@ def checked_flag(value: object, argument: str) -> bool:
     if not isinstance(value, bool):
         raise BadRequest(f"{argument} is {value!r:.100}, but it must be True or False")
     return value
+
+
+def checked_since(number: object) -> int | None:
+    """Return the number of the transaction that a job relies on; None for none.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    if number is None:
+        return None
+    return checked_transaction(number)
 
 
 def checked_settings(values: object, argument: str) -> dict[str, str]:

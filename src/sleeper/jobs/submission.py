@@ -17,6 +17,7 @@ from sleeper.jobs.arguments import (
     checked_flag,
     checked_paths,
     checked_settings,
+    checked_since,
     message_text,
     queue_name,
     table_text,
@@ -66,6 +67,7 @@ def submit_ingest(
     *,
     csv: CsvOptions | Mapping[str, Any] | None = None,
     upsert: bool = False,
+    if_unchanged_since: int | None = None,
 ) -> str:
     """Ask for files to be ingested by a worker, and return the job's id.
 
@@ -78,12 +80,14 @@ def submit_ingest(
             None, one is made; a blank one is refused.
         csv: How files of CSV are written, as for `Table.ingest`.
         upsert: Whether the job is a `Table.upsert`: rows of the same row keys are replaced.
+        if_unchanged_since: A transaction number, as for `Table.ingest`: the job fails, and is not
+            tried again, if a leaf that gets rows has changed since when it commits.
 
     Raises:
         JobInvalid: every reason why the job cannot be run; nothing was sent.
         StorageFailed: the queue cannot be reached; send the job again with the same id.
 
-    Source: rules ING-9 to ING-11 and ING-18.
+    Source: rules ING-9 to ING-11, ING-18 and DEL-5.
     """
     given = given_job_id(job_id) or self.new_id()
     job = IngestJob(
@@ -92,6 +96,7 @@ def submit_ingest(
         files=checked_paths(files),
         csv=_csv(csv),
         upsert=checked_flag(upsert, "upsert"),
+        if_unchanged_since=checked_since(if_unchanged_since),
     )
     checked = self.tables.checked(job, ingest_job_failures)
     if checked.failures:
@@ -116,6 +121,7 @@ def submit_delete(
     where: str | None = None,
     job_id: str | None = None,
     reason: str | None = None,
+    if_unchanged_since: int | None = None,
 ) -> str:
     """Ask for rows to be deleted by a worker of ingest jobs, and return the job's id.
 
@@ -125,6 +131,7 @@ def submit_delete(
             some thousand keys, by the length of their values.
         job_id: As for `submit_ingest`. The job is found among those of ingest.
         reason: Why, for the history.
+        if_unchanged_since: As for `submit_ingest`, of the leaves that have such rows.
 
     Raises:
         JobInvalid: every reason why the job cannot be run; nothing was sent.
@@ -133,7 +140,7 @@ def submit_delete(
         TableNotFound: there is no such table.
         StorageFailed: the queue cannot be reached; send the job again with the same id.
 
-    Source: rule DEL-6.
+    Source: rules DEL-5 and DEL-6.
     """
     given = given_job_id(job_id) or self.new_id()
     opened = self.tables.table(self.table_id(table_text(table)))
@@ -141,7 +148,13 @@ def submit_delete(
     asked = deletion_document(opened, by_key)
     said = {"where": where, REASON: author_now().reason if reason is None else reason}
     asked |= {name: value for name, value in said.items() if value is not None}
-    job = IngestJob(id=given, table_name=table, table_id=opened.table_id, delete=asked)
+    job = IngestJob(
+        id=given,
+        table_name=table,
+        table_id=opened.table_id,
+        delete=asked,
+        if_unchanged_since=checked_since(if_unchanged_since),
+    )
     checked = self.tables.checked(job, ingest_job_failures)
     if checked.failures:
         raise JobInvalid(checked.failures)
@@ -160,6 +173,7 @@ def submit_bulk_import(
     spark_conf: Mapping[str, str] | None = None,
     csv: CsvOptions | Mapping[str, Any] | None = None,
     upsert: bool = False,
+    if_unchanged_since: int | None = None,
 ) -> str:
     """Ask for many files to be imported at once, and return the job's id.
 
@@ -171,13 +185,13 @@ def submit_bulk_import(
             the machine of the worker that takes it.
         spark_conf: Settings of Spark for this job alone.
         csv: How files of CSV are written, as for `Table.ingest`.
-        upsert: As for `submit_ingest`.
+        upsert, if_unchanged_since: As for `submit_ingest`.
 
     Raises:
         JobInvalid: every reason why the job cannot be run; nothing was sent.
         StorageFailed: the queue cannot be reached; send the job again with the same id.
 
-    Source: rules BLK-1, BLK-2, BLK-4 and ING-18.
+    Source: rules BLK-1, BLK-2, BLK-4, ING-18 and DEL-5.
     """
     job = BulkImportJob(
         id=given_job_id(job_id) or self.new_id(),
@@ -186,6 +200,7 @@ def submit_bulk_import(
         csv=_csv(csv),
         spark_conf=checked_settings(spark_conf, "spark_conf"),
         upsert=checked_flag(upsert, "upsert"),
+        if_unchanged_since=checked_since(if_unchanged_since),
     )
     name = queue_name(queue)
     checked = self.tables.checked(job, bulk_import_job_failures)

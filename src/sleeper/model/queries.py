@@ -24,7 +24,7 @@ from enum import Enum
 from operator import index
 from typing import Any, Final
 
-from sleeper.errors import QueryInvalid
+from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.model.column_types import plain_instant
 from sleeper.model.keys import Key, checked_value
 from sleeper.model.ranges import (
@@ -413,3 +413,17 @@ def _check_names(schema: Schema, given: Mapping[str, object]) -> None:
                 f"{hint if name in schema.names else ''}; "
                 f"row keys are {', '.join(schema.row_key_names)}"
             )
+
+
+def checked_transaction(number: object) -> int:
+    """Return the number of a transaction.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise BadRequest(
+            "if_unchanged_since must be the number of a transaction, such as the `transaction` of "
+            f"an answer, and not {number!r}"
+        )
+    return number

@@ -14,25 +14,12 @@ from functools import cache
 from typing import Self
 
 from sleeper.errors import BadRequest, VersionNotFound
+from sleeper.model.queries import checked_transaction
 from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.files import AddFiles, placed_references
 from sleeper.state.transactions.preconditions import RegionsUnchanged
 from sleeper.tables.open_table import OpenTable
-
-
-def checked_transaction(number: object) -> int:
-    """Return the number of a transaction.
-
-    Raises:
-        BadRequest: it is none.
-    """
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise BadRequest(
-            "if_unchanged_since must be the number of a transaction, such as the `transaction` of "
-            f"an answer, and not {number!r}"
-        )
-    return number
 
 
 @cache

@@ -27,6 +27,8 @@ STATES = ("tests/stories/test_states_of_jobs.py",)
 
 UPSERT_JOBS = ("tests/stories/test_upsert_jobs.py",)
 
+CONDITIONAL_JOBS = ("tests/stories/test_conditional_jobs.py",)
+
 PLACES = ("tests/stories/test_input_places.py",)
 """From where jobs may read."""
 
@@ -59,8 +61,8 @@ BUGS = (
         name="upsert-job-through-the-committer",
         breaks="Where commits go through the committer, an upsert is committed as an ingest.",
         module="workers/kinds/ingest.py",
-        right="if table.properties.async_commits.ingest and not self.upsert:",
-        wrong="if table.properties.async_commits.ingest:",
+        right="is_plain = not self.upsert and self.if_unchanged_since is None",
+        wrong="is_plain = self.if_unchanged_since is None",
         tests=UPSERT_JOBS,
     ),
     Bug(
@@ -75,9 +77,33 @@ BUGS = (
         name="bulk-upsert-through-the-committer",
         breaks="Where commits go through the committer, a bulk import that replaces rows fails.",
         module="workers/kinds/bulk_import.py",
-        right="if table.properties.async_commits.bulk_import and not self.job.upsert:",
-        wrong="if table.properties.async_commits.bulk_import:",
+        right="is_plain = not self.job.is_committed_by_its_worker",
+        wrong="is_plain = True",
         tests=UPSERT_JOBS,
+    ),
+    Bug(
+        name="conditions-of-deletions-forgotten",
+        breaks="A job that deletes rows and relies on a version deletes them whatever changed.",
+        module="workers/kinds/ingest.py",
+        right="if_unchanged_since=job.if_unchanged_since,\n                before",
+        wrong="if_unchanged_since=None,\n                before",
+        tests=CONDITIONAL_JOBS,
+    ),
+    Bug(
+        name="conditions-of-added-files-forgotten",
+        breaks="An ingest job or an upsert that relies on a version adds rows whatever changed.",
+        module="workers/kinds/ingest.py",
+        right="            if_unchanged_since=job.if_unchanged_since,\n            before",
+        wrong="            if_unchanged_since=None,\n            before",
+        tests=CONDITIONAL_JOBS,
+    ),
+    Bug(
+        name="conditions-through-the-committer",
+        breaks="Where commits go through the committer, a job that relies on a version fails.",
+        module="model/formats/ingest_job.py",
+        right="self.delete is not None or self.if_unchanged_since is not None",
+        wrong="self.delete is not None",
+        tests=CONDITIONAL_JOBS,
     ),
     Bug(
         name="batched-upserts-with-other-files",

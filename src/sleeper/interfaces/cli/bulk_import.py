@@ -111,15 +111,13 @@ def bulk_import(
     job = replace(job, spark_conf={**job.spark_conf, **conf})
     if asked["cores"] is not None and not asked["explain"]:
         raise click.UsageError("--cores goes with --explain")
-    if asked["upsert"]:
-        if asked["explain"]:
-            raise click.UsageError("--upsert is for imports: leave out --explain")
-        job = replace(job, upsert=True)
-    is_here = not asked["explain"] and platform is None
-    if asked["if_unchanged_since"] is not None and not is_here:
-        raise click.UsageError(
-            "--if-unchanged-since is for imports by this command: leave out --explain and --submit"
-        )
+    how: dict[str, Any] = {"upsert": True} if asked["upsert"] else {}
+    if asked["if_unchanged_since"] is not None:
+        how["if_unchanged_since"] = asked["if_unchanged_since"]
+    if how and asked["explain"]:
+        option = min(how).replace("_", "-")
+        raise click.UsageError(f"--{option} is for imports: leave out --explain")
+    job = replace(job, **how)
     if asked["explain"]:
         _explain(job, connect(instance), asked, checked=job_file is None)
     elif platform is None:
@@ -162,7 +160,7 @@ def _run_here(
             set_aside=asked["set_aside"],
             progress=progress,
             upsert=job.upsert,
-            if_unchanged_since=asked["if_unchanged_since"],
+            if_unchanged_since=job.if_unchanged_since,
         )
     show_imported(result, name, set_aside=asked["set_aside"], as_json=asked["as_json"])
 

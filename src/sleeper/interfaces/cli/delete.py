@@ -59,8 +59,6 @@ def delete(
         sleeper delete flights --prefix tailnum=N1 --submit --job-id cleaning-17
         sleeper --reason "ticket 4711" delete people --keys-file erased.txt
     """
-    if submit and if_unchanged_since is not None:
-        raise click.UsageError("a job runs later, so --if-unchanged-since is not for --submit")
     connected = connect(instance)
     opened = connected.table(table)
     asked: dict[str, Any] = question.arguments(opened.schema)
@@ -72,7 +70,9 @@ def delete(
     if not force:
         ask(f"Delete {counted(opened.count(**asked), 'row')} of table {table}?")
     if submit:
-        given = connected.jobs.submit_delete(table, **asked, job_id=job_id)
+        given = connected.jobs.submit_delete(
+            table, **asked, job_id=job_id, if_unchanged_since=if_unchanged_since
+        )
         if as_json:
             print_json({"job_id": given})
         else:

@@ -21,6 +21,7 @@ from sleeper.interfaces.cli.options import (
     json_option,
     one_of,
     text_of,
+    unchanged_since_option,
 )
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TRY_AGAIN
@@ -67,6 +68,7 @@ def jobs() -> None:
 @click.option(
     "--upsert", is_flag=True, help="Replace rows of the table that have the same row keys."
 )
+@unchanged_since_option
 @csv_options
 @instance_option
 @json_option
@@ -77,6 +79,7 @@ def submit(
     job_id: str | None,
     wait: bool,
     upsert: bool,
+    if_unchanged_since: int | None,
     instance: str,
     as_json: bool,
     csv: CsvOptions | None,
@@ -84,14 +87,17 @@ def submit(
     """Ask a worker to ingest FILES into TABLE: files, folders and patterns of sleeper ingest.
 
     Nothing is read here. A worker (sleeper worker ingest, sleeper serve) does the
-    job. A job of the same id that was committed before adds nothing.
+    job. A job of the same id that was committed before adds nothing. One with
+    --if-unchanged-since fails for good where the leaves have changed since.
 
     \b
     Example:
         sleeper jobs submit flights june.parquet july.parquet --id summer
     """
     with connect(instance) as opened:
-        given = opened.jobs.submit_ingest(table, files, job_id, csv=csv, upsert=upsert)
+        given = opened.jobs.submit_ingest(
+            table, files, job_id, csv=csv, upsert=upsert, if_unchanged_since=if_unchanged_since
+        )
         if wait:
             _wait(opened, (given,), JobKind.INGEST, table, None, as_json=as_json)
         elif as_json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Final, Never
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from sleeper.interfaces.remote.remote_table import (
     job_named,
     path_of_table,
     question,
+    relied_on,
 )
 from sleeper.jobs.arguments import (
     Paths,
@@ -65,9 +65,11 @@ class RemoteJobs:
         *,
         csv: CsvOptions | Mapping[str, Any] | None = None,
         upsert: bool = False,
+        if_unchanged_since: int | None = None,
     ) -> str:
         """Ask for files to be ingested by a worker, and return the job's id."""
-        return self._submit(table, files, job_id, "ingest", csv, _replaced(upsert))
+        how = _replaced(upsert)
+        return self._submit(table, files, job_id, "ingest", csv, how, if_unchanged_since)
 
     def submit_delete(
         self,
@@ -81,6 +83,7 @@ class RemoteJobs:
         where: str | None = None,
         job_id: str | None = None,
         reason: str | None = None,
+        if_unchanged_since: int | None = None,
     ) -> str:
         """Ask for rows to be deleted by a worker, and return the job's id."""
         schema = RemoteTable(self._client, table).schema
@@ -89,7 +92,9 @@ class RemoteJobs:
         )
         with committing(reason=reason):
             path = f"{path_of_table(table)}/deletions"
-            return str(self._client.send("POST", path, body | job_named(job_id))["job_id"])
+            body |= job_named(job_id)
+            told = self._client.send("POST", path, body, **relied_on(if_unchanged_since))
+            return str(told["job_id"])
 
     def submit_bulk_import(
         self,
@@ -101,6 +106,7 @@ class RemoteJobs:
         spark_conf: Mapping[str, str] | None = None,
         csv: CsvOptions | Mapping[str, Any] | None = None,
         upsert: bool = False,
+        if_unchanged_since: int | None = None,
     ) -> str:
         """Ask for many files to be imported at once, and return the job's id.
 
@@ -109,7 +115,7 @@ class RemoteJobs:
         settings = checked_settings(spark_conf, "spark_conf")
         how = {"queue": queue_name(queue)} | ({"spark_conf": settings} if settings else {})
         how |= _replaced(upsert)
-        return self._submit(table, files, job_id, "bulk-import", csv, how)
+        return self._submit(table, files, job_id, "bulk-import", csv, how, if_unchanged_since)
 
     def submit_files(
         self,
@@ -267,7 +273,8 @@ class RemoteJobs:
         job_id: str | None,
         kind: str,
         csv: CsvOptions | Mapping[str, Any] | None,
-        how: Mapping[str, Any] = MappingProxyType({}),
+        how: Mapping[str, Any],
+        if_unchanged_since: int | None,
     ) -> str:
         body: dict[str, Any] = {
             "files": [*checked_paths(files)],
@@ -276,7 +283,9 @@ class RemoteJobs:
             **how,
             **_csv(csv),
         }
-        return str(self._client.send("POST", f"{path_of_table(table)}/jobs", body)["job_id"])
+        since = relied_on(if_unchanged_since)
+        told = self._client.send("POST", f"{path_of_table(table)}/jobs", body, **since)
+        return str(told["job_id"])
 
     def __getattr__(self, name: str) -> Never:
         if not name.startswith("_") and hasattr(InstanceJobs, name):

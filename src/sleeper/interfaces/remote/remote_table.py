@@ -45,6 +45,7 @@ from sleeper.model.queries import (
     checked_columns,
     checked_limit,
     checked_max_age,
+    checked_transaction,
     unknown_arguments,
 )
 from sleeper.model.schema import Field, Schema, type_to_json
@@ -59,7 +60,6 @@ from sleeper.tables.ingest import IngestResult, csv_for, path_aside
 from sleeper.tables.purges.records import Purge
 from sleeper.tables.report import FilesReport, PartitionReport
 from sleeper.tables.table import Table
-from sleeper.tables.unchanged_since import checked_transaction
 
 # ---------------------------------------------------------------- questions
 #
@@ -405,7 +405,7 @@ class RemoteTable(WholeTable):
         body = question(self.schema, **asked) | job_named(job_id)
         path = f"{path_of_table(self._name)}/delete"
         with committing(reason=reason):
-            told = self._client.send("POST", path, body, **_since(if_unchanged_since))
+            told = self._client.send("POST", path, body, **relied_on(if_unchanged_since))
         return result_of(RowDeletion, told)
 
     def purge(self, *, keys: Any, reason: str | None = None) -> Purge:
@@ -523,7 +523,7 @@ class RemoteTable(WholeTable):
         progress: Callable[[int, int | None], None],
         if_unchanged_since: int | None,
     ) -> IngestResult:
-        since = _since(if_unchanged_since)
+        since = relied_on(if_unchanged_since)
         self._read()
         given = given_job_id(job_id) or new_secret()[:32]
         aside = path_aside(set_aside)
@@ -681,7 +681,7 @@ def path_of_table(name: str) -> str:
     return f"/sleeper/tables/{quote(name, safe='').replace('.', '%2E')}"
 
 
-def _since(number: object) -> dict[str, int]:
+def relied_on(number: object) -> dict[str, int]:
     """Return the parameter that names the version which a request relies on.
 
     Raises:

@@ -38,6 +38,16 @@ UnchangedSinceParameter = Annotated[
 ]
 
 
+JobUnchangedSinceParameter = Annotated[
+    int | None,
+    UrlQuery(
+        ge=0,
+        description="A transaction number, such as `Sleeper-Transaction` of an answer: the job "
+        "changes nothing, and has failed for good, if leaves that it is about have changed since.",
+    ),
+]
+
+
 class Body(BaseModel):
     """The base of all bodies: unknown names and values of another type are refused."""
 

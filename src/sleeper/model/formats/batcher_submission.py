@@ -93,6 +93,11 @@ def batcher_submission_failures(
         upsert=submission.upsert,
     )
     failures = ingest_job_failures(job, table_found=table_found, missing_paths=missing_paths)
+    if submission.others.get("ifUnchangedSince") is not None:
+        failures.append(
+            "ifUnchangedSince: what else a batch is about is not known. Send a job with it to the "
+            "queue ingest"
+        )
     if submission.others.get("delete") is not None:
         failures.append(
             "delete: the batcher takes files of rows. Send a job with it to the queue ingest"

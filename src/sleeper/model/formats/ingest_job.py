@@ -9,7 +9,8 @@ needed. Keys that nobody knows are kept, so that a job can be passed on as it ca
     {"id": "erase-17", "tableName": "trips", "delete": {"keys": ["ann", "bob"]}}
 
 A job with `delete` has no files: it deletes rows instead (rule DEL-6). Earlier workers reject it,
-for it has no files. Upstream has neither `csv` nor `upsert` nor `delete`.
+for it has no files. `"ifUnchangedSince": 5` beside any of these names the transaction that the job
+relies on (rule DEL-5). Upstream has neither `csv` nor `upsert` nor `delete` nor this.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class IngestJob:
         upsert: Whether rows of the same row keys are replaced (rule ING-18).
         delete: Which rows are deleted instead, by the names of `Table.delete`'s arguments; None for
             a job that adds rows.
+        if_unchanged_since: A transaction number: the job fails if leaves that it is about have
+            changed since (rule DEL-5).
         others: Unknown keys of the message.
     """
 
@@ -53,12 +56,21 @@ class IngestJob:
     csv: Mapping[str, Any] = field(default_factory=dict)
     upsert: bool = False
     delete: Mapping[str, Any] | None = None
+    if_unchanged_since: int | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
         """The files, without what a message may hold in their place by mistake."""
         return [path for path in self.files or () if path]
+
+    @property
+    def is_committed_by_its_worker(self) -> bool:
+        """Whether whoever runs the job commits it, also where a committer does for others.
+
+        What such a commit says depends on the table at that time.
+        """
+        return self.upsert or self.delete is not None or self.if_unchanged_since is not None
 
     @property
     def csv_options(self) -> CsvOptions | None:
@@ -92,6 +104,7 @@ def fields_of_job(message: MessageFields) -> dict[str, Any]:
         "csv": message.object("csv") or {},
         "upsert": message.flag("upsert"),
         "delete": message.object("delete"),
+        "if_unchanged_since": message.whole_number("ifUnchangedSince"),
     }
 
 

@@ -63,6 +63,16 @@ class MessageFields:
         self._refuse(name, "true or false", value)
         return False
 
+    def whole_number(self, name: str) -> int | None:
+        """Return a whole number, 0 or more."""
+        value = self._take(name)
+        if value is None:
+            return None
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        self._refuse(name, "a whole number, 0 or more", value)
+        return None
+
     def texts(self, name: str) -> tuple[str | None, ...] | None:
         """Return a list of texts, of which each may be null."""
         values = self._take(name)

@@ -133,15 +133,16 @@ class BulkImportWork(Job):
     def run(self, run: RunContext) -> JobOutcome:
         """Import the files, or start a driver that does, and reports its own end.
 
-        The commit is done here, or by the committer (rule ING-13); that of an upsert is done here
-        (rule ING-18).
+        The commit is done here, or by the committer (rule ING-13); that of an upsert, and of a
+        job that relies on a version, is done here (rules ING-18 and DEL-5).
         """
         if self.cluster is not None:
             self._start_driver(self.cluster, run)
             return JobOutcome(is_finished=False, platform=self.platform)
         jobs = self.instance.jobs
         table, send = jobs.tables.table(self.table_id), None
-        if table.properties.async_commits.bulk_import and not self.job.upsert:
+        is_plain = not self.job.is_committed_by_its_worker
+        if table.properties.async_commits.bulk_import and is_plain:
             send = partial(jobs.send_commit, table, task_id=run.task_id, run_id=run.run_id)
         result = table.bulk_import(
             self.job.paths,
@@ -152,6 +153,7 @@ class BulkImportWork(Job):
             progress=lambda done, total: run.check(),
             send_commit=send,
             upsert=self.job.upsert,
+            if_unchanged_since=self.job.if_unchanged_since,
         )
         if self.job.spark_conf and result.engine == "local":
             _log.info("job %s ran without Spark: its sparkConf was not used", self.job_id)

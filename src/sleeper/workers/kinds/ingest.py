@@ -37,6 +37,7 @@ class IngestWork(Job):
         paths: Its files.
         csv: How its files of CSV are written.
         upsert: Whether rows of the same row keys are replaced.
+        if_unchanged_since: The transaction that the job relies on; None for none.
         before: What the table's log said of the job when its message was read.
     """
 
@@ -44,6 +45,7 @@ class IngestWork(Job):
     paths: tuple[str, ...]
     csv: CsvOptions | None
     upsert: bool
+    if_unchanged_since: int | None
     before: JobRecord | None
 
     def done_before(self) -> JobOutcome | None:
@@ -54,12 +56,13 @@ class IngestWork(Job):
         """Ingest the files in one commit, here or by the committer (rule ING-13).
 
         An upsert is committed here in any case: what it deletes and writes anew depends on the
-        table at its commit (rule ING-18). Columns that the table does not have are left out, as by
-        upstream.
+        table at its commit (rule ING-18). So is what relies on a version (rule DEL-5). Columns
+        that the table does not have are left out, as by upstream.
         """
         table = self.jobs.tables.table(self.table_id)
         add: Callable[..., IngestResult] = table.upsert if self.upsert else table.ingest
-        if table.properties.async_commits.ingest and not self.upsert:
+        is_plain = not self.upsert and self.if_unchanged_since is None
+        if table.properties.async_commits.ingest and is_plain:
             send = partial(self.jobs.send_commit, table, task_id=run.task_id, run_id=run.run_id)
             add = partial(table.ingest, send_commit=send)
         result = add(
@@ -68,6 +71,7 @@ class IngestWork(Job):
             csv=self.csv,
             ignore_extra_columns=True,
             progress=lambda done, total: run.check(),
+            if_unchanged_since=self.if_unchanged_since,
         )
         return JobOutcome(
             rows_read=result.rows_read,
@@ -86,11 +90,13 @@ class DeleteWork(Job):
     Attributes:
         jobs: Where its table is found.
         asked: Which rows, as the message has it.
+        if_unchanged_since: The transaction that the job relies on; None for none.
         before: What the table's log said of the job when its message was read.
     """
 
     jobs: InstanceJobs
     asked: Mapping[str, Any]
+    if_unchanged_since: int | None
     before: JobRecord | None
 
     def done_before(self) -> JobOutcome | None:
@@ -101,12 +107,17 @@ class DeleteWork(Job):
         """Delete the rows in one commit, which is made here in any case."""
         table = self.jobs.tables.table(self.table_id)
         asked = deletion_arguments(table.schema, self.asked)
-        done = table.delete(**asked, job_id=self.job_id, reason=self.asked.get(REASON))
+        done = table.delete(
+            **asked,
+            job_id=self.job_id,
+            reason=self.asked.get(REASON),
+            if_unchanged_since=self.if_unchanged_since,
+        )
         return JobOutcome(transaction=done.transaction, commit_s=table.last_commit_s)
 
 
 class IngestReader(JobReader):
-    """Reads messages of the ingest queue (rules ING-9 to ING-11, ING-18 and DEL-6).
+    """Reads messages of the ingest queue (rules ING-9 to ING-11, ING-18, DEL-5 and DEL-6).
 
     Args:
         jobs: The jobs of the instance whose tables are ingested into.
@@ -142,6 +153,7 @@ class IngestReader(JobReader):
                 input_hash=hash_of_paths([json.dumps(job.delete, sort_keys=True)]),
                 jobs=self._jobs,
                 asked=job.delete,
+                if_unchanged_since=job.if_unchanged_since,
                 before=checked.before,
             )
         return IngestWork(
@@ -153,6 +165,7 @@ class IngestReader(JobReader):
             paths=tuple(job.paths),
             csv=job.csv_options,
             upsert=job.upsert,
+            if_unchanged_since=job.if_unchanged_since,
             before=checked.before,
         )
 

@@ -25,6 +25,7 @@ from sleeper.interfaces.rest.bodies import (
     Deletion,
     ExportJobBody,
     IngestJobBody,
+    JobUnchangedSinceParameter,
     MessagesBody,
     QueryJobBody,
     RetriedJobsBody,
@@ -62,6 +63,7 @@ def submit_job(
     body: IngestJobBody,
     request: Request,
     caller: Annotated[Caller, Depends(caller_of)],
+    if_unchanged_since: JobUnchangedSinceParameter = None,
 ) -> Response:
     """Ask for files to be ingested, or imported in bulk, by a worker (`sleeper serve`).
 
@@ -80,7 +82,14 @@ def submit_job(
         )
     elif body.queue is not None or body.spark_conf:
         raise BadRequest("queue and spark_conf are for jobs of the kind bulk-import")
-    given = submit(table, body.files, body.job_id, csv=_csv_options(body), upsert=body.upsert)
+    given = submit(
+        table,
+        body.files,
+        body.job_id,
+        csv=_csv_options(body),
+        upsert=body.upsert,
+        if_unchanged_since=if_unchanged_since,
+    )
     return json_answer({"job_id": given}, 202)
 
 
@@ -90,7 +99,12 @@ def submit_job(
     dependencies=[WRITE],
     responses=answers({"job_id": "erase-17"}, 202),
 )
-def submit_deletion(table: str, body: Deletion, request: Request) -> Response:
+def submit_deletion(
+    table: str,
+    body: Deletion,
+    request: Request,
+    if_unchanged_since: JobUnchangedSinceParameter = None,
+) -> Response:
     """Ask for rows to be deleted by a worker of ingest jobs (`sleeper serve`).
 
     The rows are named as for `delete`. The worker deletes those that there are when it runs.
@@ -98,7 +112,9 @@ def submit_deletion(table: str, body: Deletion, request: Request) -> Response:
     served = served_instance(request)
     check_few(body.keys, body.regions)
     asked = asked_of(served.table(table).schema, body)
-    given = served.instance.jobs.submit_delete(table, **asked, job_id=body.job_id)
+    given = served.instance.jobs.submit_delete(
+        table, **asked, job_id=body.job_id, if_unchanged_since=if_unchanged_since
+    )
     return json_answer({"job_id": given}, 202)
 
 
