@@ -61,8 +61,8 @@ def _check_prefix(pick: Random, table: Table, name: str, absent: Any, rows: list
 def _check_ranges(
     pick: Random, table: Table, source: ValueSource, rows: list[Row], count: int
 ) -> None:
-    requests = [_request(pick, table.schema, source, rows) for _ in range(count)]
-    found = [row for row in rows if any(_inside(row, request) for request in requests)]
+    requests = [random_request(pick, table.schema, source, rows) for _ in range(count)]
+    found = [row for row in rows if any(inside(row, request) for request in requests)]
     asked = {"range": requests[0]} if count == 1 else {"regions": requests}
     _compare(pick, table, asked, found)
 
@@ -70,7 +70,7 @@ def _check_ranges(
 Request = dict[str, tuple[Any, bool, Any, bool]]
 
 
-def _request(pick: Random, schema: Schema, source: ValueSource, rows: list[Row]) -> Request:
+def random_request(pick: Random, schema: Schema, source: ValueSource, rows: list[Row]) -> Request:
     """A range of some row keys; its ends are keys that are there, or not."""
     request: Request = {}
     for each in pick.sample(schema.row_keys, pick.randint(1, len(schema.row_keys))):
@@ -85,7 +85,7 @@ def _request(pick: Random, schema: Schema, source: ValueSource, rows: list[Row])
     return request
 
 
-def _inside(row: Row, request: Request) -> bool:
+def inside(row: Row, request: Request) -> bool:
     for name, (low, with_low, high, with_high) in request.items():
         value = row[name]
         if low is not None and (value < low or (value == low and not with_low)):

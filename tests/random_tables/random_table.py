@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,17 +12,25 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import sleeper
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.reading import few_rows, small_files, verified_pages
-from sleeper.errors import SchemaInvalid
+from sleeper.errors import BadRequest, QueryInvalid, SchemaInvalid
 from sleeper.lookup.parquet import mini_file
 from sleeper.model.processing import Processing, parse_processing
 from sleeper.model.schema import DecimalType, Field, MapType, Primitive, Schema
-from tests.random_tables.questions import check_answers
+from sleeper.tables import upsert
+from sleeper.tables.deletions import keys as deleted_keys
+from tests.random_tables.questions import check_answers, inside, random_request
 from tests.random_tables.random_values import ValueSource, random_schema
-from tests.random_tables.table_model import Row, SumTooLarge, TableModel, comparable_rows
+from tests.random_tables.table_model import (
+    Row,
+    SumTooLarge,
+    TableModel,
+    comparable_rows,
+)
 
 FUNCTIONS = "tests.random_tables.functions"
 YEAR_MS = 365 * 86_400_000
@@ -76,8 +84,11 @@ class RandomTable:
     def step(self) -> None:
         """Do one thing at random."""
         do: Callable[[], None] = self.pick.choices(
-            (self._ingest, self._compact, self._split, self._merge, self._reopen, self._again),
-            (6, 2, 2, 1, 1, 1),
+            (
+                *(self._ingest, self._upsert, self._delete, self._delete_where),
+                *(self._compact, self._split, self._merge, self._reopen, self._again),
+            ),
+            (6, 2, 2, 1, 2, 2, 1, 1, 1),
         )[0]
         self.log.append(do.__name__)
         do()
@@ -153,6 +164,65 @@ class RandomTable:
         self.serial += 1
         self.table.ingest(data, job_id=f"job {self.serial}")
         self.table.ingest(data, job_id=f"job {self.serial}")
+
+    def _upsert(self) -> None:
+        """Rows of new keys and of old ones, each once; as few keys, or as many."""
+        rows = self._rows()
+        known = self.model.shown()
+        for row in self.pick.sample(rows, len(rows) // 2) if known else []:
+            old = self.pick.choice(known)
+            row |= {name: old[name] for name in self.schema.row_key_names}
+        rows = [*{self._key(row, self.schema.key_names): row for row in rows}.values()]
+        data = arrow_table(rows, self.schema)
+        self.log.append(f"{len(rows)} rows")
+        if self.processing.aggregations or self.processing.function:
+            with pytest.raises(BadRequest):
+                self.table.upsert(data)
+            return
+        self.model.upsert(rows)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(upsert, "REGIONS_MAX", self.pick.choice((0, 1_000)))
+            self.table.upsert(data)
+
+    def _delete(self) -> None:
+        """Rows of some keys, as few or as many, or of ranges."""
+        known, names = self.model.shown(), self.schema.row_key_names
+        if self.pick.random() < 0.5:
+            requests = [
+                random_request(self.pick, self.schema, self.source, known)
+                for _ in range(self.pick.choice((1, 3)))
+            ]
+            self.log.append(f"{requests}")
+            try:
+                self.table.delete(regions=requests)
+            except QueryInvalid as error:
+                if "reinitialise" in str(error):  # one has every key
+                    return
+                raise
+            self.model.remove(lambda row: any(inside(row, request) for request in requests))
+            return
+        absent = {each.name: self.source.key(each.type) for each in self.schema.row_keys}
+        some = self.pick.sample(known, min(len(known), self.pick.choice((1, 20, 200))))
+        keys = {self._key(row, names) for row in [*some, absent]}
+        given = [key if len(names) > 1 else key[0] for key in sorted(keys)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(deleted_keys, "REGIONS_MAX", self.pick.choice((0, 1_000)))
+            self.table.delete(keys=given)
+        self.model.remove(lambda row: self._key(row, names) in keys)
+
+    def _delete_where(self) -> None:
+        """Rows that have a value, or have none."""
+        if not self.schema.values:
+            return
+        name = self.pick.choice(self.schema.values).name
+        nulls = self.pick.random() < 0.8
+        self.log.append(f"{name}, {nulls}")
+        self.table.delete(where=f'"{name}" IS {"" if nulls else "NOT "}NULL')
+        self.model.remove_shown(lambda row: (row[name] is None) == nulls)
+
+    @staticmethod
+    def _key(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
+        return tuple(row[name] for name in names)
 
     def _compact(self) -> None:
         summary = self.table.compact(all_files=self.pick.random() < 0.6)

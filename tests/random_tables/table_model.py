@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from itertools import groupby
@@ -53,6 +54,30 @@ class TableModel:
         kept = [row for row in fresh if self._is_kept(row)]
         self._folded(kept, refuse=True)
         self.rows += kept
+
+    def upsert(self, rows: list[Row]) -> None:
+        """Put rows in place of all that have the row keys of those that filters leave."""
+        kept = [row for row in rows if self._is_kept(row)]
+        names = self.schema.row_key_names
+        replaced = {tuple(row[name] for name in names) for row in kept}
+        self.remove(lambda row: tuple(row[name] for name in names) in replaced)
+        self.ingest(kept)
+
+    def remove(self, is_gone: Callable[[Row], bool]) -> None:
+        """Take rows away, before they are united."""
+        self.rows = [row for row in self.rows if not is_gone(row)]
+
+    def remove_shown(self, is_gone: Callable[[Row], bool]) -> None:
+        """Take away what became rows of which something holds as they are shown."""
+        gone = [row for row in self.shown() if is_gone(row)]
+        if not self._processing.aggregations:
+            self.remove(is_gone)
+            return
+        groups = {self._group(row) for row in gone}
+        self.remove(lambda row: self._group(row) in groups)
+
+    def _group(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self._group_names)
 
     def shown(self) -> list[Row]:
         """The rows of the table in key order, with the columns in its order."""

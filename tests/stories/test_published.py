@@ -162,6 +162,20 @@ class TestVersions:
 
         assert [each.lag for each in table.publications()] == [0]
 
+    @pytest.mark.parametrize("count", [1, 1_001])
+    def test_a_deletion_that_changes_no_file_is_part_of_the_lag(self, table, count):
+        """Given rows that were deleted after they were published, then readers still see them."""
+        table.ingest(rows(0, 2_000))
+        published = table.publish("delta")
+        assert published.lag == 0
+
+        table.delete(keys=[each["key"] for each in rows(7, 7 + count)])
+
+        assert [(each.lag, each.rows) for each in table.publications()] == [(1, 2_000)]
+        clean = table.publish("delta", make_clean=True)
+        assert (clean.lag, clean.rows) == (0, 2_000 - count)
+        assert seen(clean.location)[0] == table.count() == 2_000 - count
+
 
 class TestRefusals:
     """Tables that are not published (PUB-2)."""

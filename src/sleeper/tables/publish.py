@@ -69,7 +69,7 @@ class PublishResult(NotebookHtml):
         transaction: The transaction whose state is published; None if none is.
         version: The number of that version in the format; None if none is published.
         lag: How many transactions of the table are not published yet; 0 if all files of the newest
-            state are the published ones.
+            state are the published ones, and no rows of them were deleted since.
         is_new: Whether this call published the version.
         files: Its data files.
         size_bytes: The bytes of them.
@@ -431,12 +431,13 @@ def _told(
 
 
 def _lag(table: OpenTable, last: LastPublished, newest: TableState) -> int:
-    """Return how many transactions are not published; 0 if none of them changed which files are."""
+    """Return how many transactions are not published; 0 if none changed the files or their rows."""
     files = last.files
     if files is None:
         state = table.store.state_after(last.version.transaction)
         files = None if state is None else state.files
-    if files is not None:
+    is_as_published = all(each.number <= last.version.transaction for each in newest.deletes)
+    if files is not None and is_as_published:
         pairs, _ = newest.files.touched_since(files)
         names = {filename for filename, _ in pairs}
         if all(

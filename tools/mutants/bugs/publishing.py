@@ -9,6 +9,14 @@ ICEBERG = ("tests/stories/test_published_iceberg.py",)
 
 BUGS = (
     Bug(
+        name="deletions-not-in-the-lag",
+        breaks="Rows that were deleted since they were published count as up to date.",
+        module="tables/publish.py",
+        right="    if files is not None and is_as_published:\n",
+        wrong="    if files is not None:\n",
+        tests=(*STORY, "-k", "deletion"),
+    ),
+    Bug(
         name="dead-rows-published",
         breaks="A file is published though a compaction of another leaf wrote its rows anew.",
         module="state/plans/publish.py",
