@@ -111,7 +111,7 @@ def test_every_input_may_have_them(table, tmp_path, kind):
     [
         (pd.Timedelta(5_001, "ns"), "it has nanoseconds"),
         ("PT1H", "a str is not a datetime.timedelta"),
-        (3_600, "a int is not a datetime.timedelta"),
+        (3_600, "an int is not a datetime.timedelta"),
         (timedelta.max, "too large"),
     ],
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pandas as pd
 import polars as pl
@@ -13,6 +14,7 @@ import pytest
 import sleeper
 from sleeper.errors import (
     BadRequest,
+    InputSchemaMismatch,
     InstanceNotFound,
     QueryInvalid,
     SleeperError,
@@ -180,6 +182,23 @@ MISTAKES = {
         lambda i, t: i.create_table("z", {"a": 1}),
         r"with the columns of data give row_keys=\[...\] too",
     ),
+    "None for rows": (lambda i, t: t.ingest(None), "rows cannot be read from None; give a path"),
+    "split points that fall": (
+        lambda i, t: i.create_table("z", SCHEMA, row_keys=["id"], split_points=[30, 20]),
+        "30 should be less than 20: give them sorted",
+    ),
+    "a split point twice": (
+        lambda i, t: i.create_table("z", SCHEMA, row_keys=["id"], split_points=[4, 4]),
+        "4 - duplicate found: give each once",
+    ),
+    "split points of text": (
+        lambda i, t: i.create_table("z", SCHEMA, row_keys=["id"], split_points=["40"]),
+        "'40' should be of type LongType; give 40",
+    ),
+    "text in a dict of columns": (
+        lambda i, t: t.ingest({"id": [8, "9"]}),
+        "'id' of the dict of columns: number 1, '9': a str is not an integer of 64 bits; give 9",
+    ),
     "a column by brackets": (lambda i, t: t["price"], r"no \['price'\]: .* query\(columns="),
     "a row by its number": (lambda i, t: t[3], r"no \[3\]: .* head\(\)"),
     "iteration over a table": (lambda i, t: [*t], r"use table.rows\(\)"),
@@ -196,6 +215,57 @@ def test_a_mistake_is_told_with_what_to_do(instance, table, mistake):
 
     assert len(instance.tables()) == 1
     assert table.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"id": "8"}, "'8' does not fit field 'id' of int64: .*; give 8. Nothing was ingested"),
+        ({"id": 8, "status": 5}, "an int is not a string that UTF-8 can hold; give '5'"),
+        ({"id": 8, "day": "2026-02-01"}, r"give datetime.date\(2026, 2, 1\)"),
+        ({"id": 8, "day": datetime(2026, 2, 1)}, r"give datetime.date\(2026, 2, 1\)"),
+        ({"id": 8, "Unit price": 2.25}, r"give Decimal\('2.25'\)"),
+        ({"id": 8, "price": "1e-3"}, "give 0.001"),
+        ({"id": 8, "status": b"open"}, "give 'open'"),
+    ],
+)
+def test_a_value_of_another_class_is_told_with_the_one_to_give(table, row, words):
+    """And nothing is ingested."""
+    with pytest.raises(InputSchemaMismatch, match=words):
+        table.ingest([{"id": 9}, row])
+
+    assert table.count() == 1
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": "eight"},
+        {"id": 8.5},
+        {"id": 8, "day": datetime(2026, 2, 1, 12, tzinfo=UTC)},
+        {"id": 8, "day": "01.02.2026"},
+        {"id": 8, "Unit price": 2.255},
+        {"id": 8, "Unit price": Decimal("2.255")},
+    ],
+)
+def test_no_value_is_advised_that_says_less(table, row):
+    """Nothing is rounded or guessed in an advice."""
+    with pytest.raises(InputSchemaMismatch) as refused:
+        table.ingest([row])
+
+    assert "give" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["north", ("north",), ["north"], (1, 2, 3)])
+def test_a_key_of_several_fields_is_told_in_its_form(instance, key):
+    """Given a value in place of a whole key, then the message has the fields in their order."""
+    columns = pa.schema([("hall", pa.int64()), ("shelf", pa.int64())])
+    table = instance.create_table("shelves", columns, row_keys=["hall", "shelf"])
+
+    with pytest.raises(QueryInvalid, match=r"give key=\(hall, shelf\)"):
+        table.query(key=key)
+    with pytest.raises(QueryInvalid, match=r"'4' is not a value .*; give 4$"):
+        table.query(key=("4", 2))
 
 
 @pytest.mark.parametrize(
@@ -313,6 +383,11 @@ def test_times_are_compared_with_times(instance, table, condition, rows):
         (("query", "orders", "--output", "x.xlsx"), "or a name that ends in .parquet, .csv"),
         (("query", "orders", "7"), "7 is not an option: a row key is --key FIELD=7"),
         (("query", "orders", "7", "x"), "--key FIELD=7 x"),
+        (("query", "orders", "-n", "5"), "No such option '-n'. Did you mean '--limit'?"),
+        (("query", "orders", "--filter", "id > 5"), "Did you mean '--where'?"),
+        (("ingest", "orders", "a.csv", "--delimiter", ";"), "Did you mean '--separator'?"),
+        (("table", "add", "t", "--from", "a.csv"), "Did you mean '--like'?"),
+        (("server", "start", "--port", "80"), "Did you mean '--listen'?"),
     ],
 )
 def test_the_command_line_says_what_was_meant(instance, typed, words):

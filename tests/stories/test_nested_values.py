@@ -251,7 +251,7 @@ WRONG = {
     "no dict": ({"place": [1]}, "a list is not a dict"),
     "a part of another type": ({"place": {"x": "1"}}, "a str is not a number"),
     "an element of another type": ({"grid": [[1.0], ["x"]]}, "a str is not a number"),
-    "a struct of another type in a list": ({"log": [{"on": 5}]}, "a int is not a datetime.date"),
+    "a struct of another type in a list": ({"log": [{"on": 5}]}, "an int is not a datetime.date"),
 }
 
 

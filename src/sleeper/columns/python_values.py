@@ -8,10 +8,12 @@ them, and values that it may have changed are compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import accumulate, chain
 from operator import index
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -45,7 +47,7 @@ def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
     assert traits is not None
     for cls in classes:
         if not traits.accepts(cls):
-            raise TypeError(f"a {cls.__name__} is not {traits.wanted}")
+            raise TypeError(f"{_class(cls)} is not {traits.wanted}")
     odd_integers = {cls for cls in classes if is_integer(cls)} - {int}
     if odd_integers:  # pyarrow reads large unsigned integers of NumPy as negative
         values = [index(value) if type(value) in odd_integers else value for value in values]
@@ -56,13 +58,67 @@ def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
 
 
 def first_misfit(values: Sequence[Any], want: pa.DataType) -> tuple[int, Any, str]:
-    """Return index, value and reason of the first value that `python_array` refuses."""
+    """Return index, value and reason of the first value that `python_array` refuses.
+
+    The reason says which value of the wanted type is the same, if there is one.
+    """
     for place, value in enumerate(values):
         try:
             python_array([value], want)
         except MISFITS as error:
-            return place, value, str(error).splitlines()[0]
+            return place, value, f"{str(error).splitlines()[0]}{_instead(value, want)}"
     return 0, values[0], f"it does not fit {want} together with the other values"
+
+
+def _class(cls: type) -> str:
+    return f"{'an' if cls.__name__[0] in 'aeiou' else 'a'} {cls.__name__}"
+
+
+def _instead(value: Any, want: pa.DataType) -> str:
+    """Return the value to give in place of one that does not fit: the same, in the type's class.
+
+    >>> _instead("2026-01-31", pa.date32()), _instead("n/a", pa.int64()), _instead(1.5, pa.int32())
+    ('; give datetime.date(2026, 1, 31)', '', '')
+    """
+    for same in _same(value):
+        try:
+            python_array([same], want)
+        except MISFITS:
+            continue
+        return f"; give {same!r}"
+    return ""
+
+
+def _same(value: Any) -> Iterator[Any]:
+    """Yield the values of other classes that say the same."""
+    for convert in _CONVERSIONS.get(type(value), ()):
+        try:
+            yield convert(value)
+        except (ValueError, ArithmeticError):
+            continue
+
+
+def _whole(value: float) -> int:
+    if not value.is_integer():
+        raise ValueError
+    return int(value)
+
+
+def _day(value: datetime) -> date:
+    if value.time() != time.min:
+        raise ValueError
+    return value.date()
+
+
+_CONVERSIONS: Final[Mapping[type, Sequence[Callable[[Any], Any]]]] = {
+    str: (int, float, Decimal, date.fromisoformat, datetime.fromisoformat),
+    int: (str,),
+    float: (_whole, lambda value: Decimal(repr(value)), str),
+    Decimal: (str,),
+    bytes: (bytes.decode,),
+    datetime: (_day,),
+}
+"""How a value of a class is written in others, where nothing of it is lost."""
 
 
 def _lists(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
@@ -70,7 +126,7 @@ def _lists(values: Sequence[Any], classes: Collection[type], want: pa.DataType) 
         if issubclass(cls, str | bytes | bytearray | memoryview | Mapping) or not (
             hasattr(cls, "__len__") and hasattr(cls, "__iter__")
         ):
-            raise TypeError(f"a {cls.__name__} is not a list")
+            raise TypeError(f"{_class(cls)} is not a list")
     elements = list(chain.from_iterable(value for value in values if value is not None))
     held = python_array(elements, want.value_type)
     offsets, mask = _layout(values)
@@ -81,12 +137,12 @@ def _maps(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -
     """Convert mappings, and lists of pairs, Arrow's form of maps."""
     for cls in classes:
         if not issubclass(cls, Mapping | list | tuple):
-            raise TypeError(f"a {cls.__name__} is not a dict")
+            raise TypeError(f"{_class(cls)} is not a dict")
     listed = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     pairs = list(chain.from_iterable(value for value in listed if value is not None))
     for cls in set(map(type, pairs)):
         if not issubclass(cls, list | tuple):
-            raise TypeError(f"a {cls.__name__} is not a pair of key and value")
+            raise TypeError(f"{_class(cls)} is not a pair of key and value")
     if set(map(len, pairs)) - {2}:
         raise ValueError("a map needs pairs of key and value")
     keys = python_array([pair[0] for pair in pairs], want.key_type)
@@ -101,7 +157,7 @@ def _structs(values: Sequence[Any], classes: Collection[type], want: pa.DataType
     """Convert mappings; a part that is missing is null."""
     for cls in classes:
         if not issubclass(cls, Mapping):
-            raise TypeError(f"a {cls.__name__} is not a dict")
+            raise TypeError(f"{_class(cls)} is not a dict")
     unknown = {name for value in values if value is not None for name in value} - {*want.names}
     if unknown:
         raise ValueError(f"a dict has {[*unknown]}, and its parts are {want.names}")

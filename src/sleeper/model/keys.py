@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sleeper.errors import QueryInvalid
-from sleeper.model.column_types import TYPE_TRAITS, Primitive, TypeTraits, key_traits
+from sleeper.model.column_types import TYPE_TRAITS, Primitive, key_traits
 from sleeper.model.schema import Field
 
 Key = tuple[Any, ...]
@@ -78,12 +78,18 @@ def checked_value(field: Field, value: object) -> Any:
         reason = f" ({error})"
     raise QueryInvalid(
         f"{shown_value(value)} is not a value for key field {field.name!r}: it must be "
-        f"{traits.wanted}{reason or _instead(value, traits)}"
+        f"{traits.wanted}{reason or value_meant(field, value)}"
     )
 
 
-def _instead(value: object, traits: TypeTraits) -> str:
-    """Return the value to give in place of one of another type, if it is plain what was meant."""
+def value_meant(field: Field, value: object) -> str:
+    """Return what to give in place of a value of another type, if it is plain what was meant.
+
+    >>> from sleeper.model.schema import Field, Primitive
+    >>> value_meant(Field("id", Primitive.LONG), "7"), value_meant(Field("id", Primitive.LONG), "x")
+    ('; give 7', '')
+    """
+    traits = TYPE_TRAITS[key_type(field)]
     try:
         if isinstance(value, str) and traits.key is not None and len(value) < _SHOWN_MAX:
             return f"; give {traits.key.from_text(value)!r}"

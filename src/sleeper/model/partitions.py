@@ -15,7 +15,7 @@ from typing import Any
 from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitPointsInvalid
 from sleeper.html.values import NotebookHtml
 from sleeper.model.collector_pause import making_many_objects
-from sleeper.model.keys import Key, checked_value, key_type, smallest_value
+from sleeper.model.keys import Key, checked_value, key_type, smallest_value, value_meant
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema
 
@@ -383,12 +383,16 @@ def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[An
         except QueryInvalid:
             raise SplitPointsInvalid(
                 f"Invalid split point: {given!r} should be of type {kind.value}"
+                f"{value_meant(field, given)}"
             ) from None
         if points and point == points[-1]:
-            raise SplitPointsInvalid(f"Invalid split point: {given!r} - duplicate found")
+            raise SplitPointsInvalid(
+                f"Invalid split point: {given!r} - duplicate found: give each once"
+            )
         if points and point < points[-1]:
             raise SplitPointsInvalid(
-                f"Invalid split point: {points[-1]!r} should be less than {given!r}"
+                f"Invalid split point: {points[-1]!r} should be less than {given!r}: give them "
+                "sorted"
             )
         if point == smallest_value(kind):
             raise SplitPointsInvalid(

@@ -129,7 +129,22 @@ def exact_key(schema: Schema, key: object) -> Key | None:
     given = key_values(schema, key)
     if len(given) < len(schema.row_keys):
         return None
-    return tuple([checked_value(field, given[field.name]) for field in schema.row_keys])
+    try:
+        return tuple([checked_value(field, given[field.name]) for field in schema.row_keys])
+    except QueryInvalid as error:
+        raise QueryInvalid(f"{error}{_complete_key(schema, key)}") from None
+
+
+def _complete_key(schema: Schema, key: object) -> str:
+    """Return how a key of several fields is given, for the error of a value that does not fit."""
+    names = schema.row_key_names
+    is_complete = isinstance(key, tuple | list) and len(key) == len(names)
+    if len(names) == 1 or isinstance(key, Mapping) or is_complete:
+        return ""
+    return (
+        f". A row key of this table has {len(names)} fields: give key=({', '.join(names)}), or "
+        f"some of them by name, as in key={{{names[0]!r}: ...}}"
+    )
 
 
 def key_values(schema: Schema, key: object) -> Mapping[str, Any]:
@@ -145,7 +160,8 @@ def key_values(schema: Schema, key: object) -> Mapping[str, Any]:
     values = tuple(key) if isinstance(key, tuple | list) else (key,)
     if len(values) > len(names):
         raise QueryInvalid(
-            f"a row key has {len(names)} values ({', '.join(names)}), not {len(values)}: {key!r}"
+            f"a row key has {len(names)} values ({', '.join(names)}), not {len(values)}: {key!r}; "
+            f"give key=({', '.join(names)})"
         )
     return dict(zip(names, values, strict=False))
 
@@ -159,7 +175,10 @@ def key_region(schema: Schema, key: object) -> Region:
     given = key_values(schema, key)
     if not given:
         raise QueryInvalid(f"a key needs a value for {' or '.join(schema.row_key_names)}")
-    ranges = {f.name: exact_range(f, given[f.name]) for f in schema.row_keys if f.name in given}
+    try:
+        ranges = {f.name: exact_range(f, given[f.name]) for f in schema.row_keys if f.name in given}
+    except QueryInvalid as error:
+        raise QueryInvalid(f"{error}{_complete_key(schema, key)}") from None
     return region_of(schema, ranges)
 
 

@@ -103,15 +103,16 @@ class TestTreeFromSplitPoints:
     @pytest.mark.parametrize(
         ("points", "message"),
         [
-            ([1, 1], "Invalid split point: 1 - duplicate found"),
-            ([2, 1], "Invalid split point: 2 should be less than 1"),
+            ([1, 1], "Invalid split point: 1 - duplicate found: give each once"),
+            ([2, 1], "Invalid split point: 2 should be less than 1: give them sorted"),
+            (["7"], "Invalid split point: '7' should be of type LongType; give 7"),
             (["a"], "Invalid split point: 'a' should be of type LongType"),
             ([None], "Invalid split point: None should be of type LongType"),
             ([True], "Invalid split point: True should be of type LongType"),
         ],
     )
     def test_wrong_points_are_refused(self, points, message):
-        """With upstream's words (TBL-9)."""
+        """With upstream's words (TBL-9), and what to give instead."""
         with pytest.raises(SplitPointsInvalid) as refused:
             tree_of(*points)
 

@@ -106,5 +106,5 @@ def field_array(values: Sequence[Any], field: pa.Field, origin: str, done: int) 
         place, value, reason = first_misfit(values, field.type)
         raise InputSchemaMismatch(
             f"row {done + place} of {origin}: {value!r} does not fit field {field.name!r} of "
-            f"{field.type}: {reason}"
+            f"{field.type}: {reason}. Nothing was ingested"
         ) from None

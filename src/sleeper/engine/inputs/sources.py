@@ -496,7 +496,8 @@ def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
         "columns"
     )
     if not isinstance(data, Iterable):
-        raise BadRequest(f"rows cannot be read from a {type(data).__name__}; give {wanted}")
+        given = "None" if data is None else f"a {type(data).__name__}"
+        raise BadRequest(f"rows cannot be read from {given}; give {wanted}")
     rows = iter(data)
     first = next(rows, None)
     if hasattr(first, "__arrow_c_stream__") or hasattr(first, "__arrow_c_array__"):

@@ -80,6 +80,32 @@ _ELSEWHERE = {
 }
 """The commands for what others, and tools like this one, are called by."""
 
+_OPTIONS_ELSEWHERE = {
+    **dict.fromkeys(("--port", "--host", "--bind", "--address", "-p"), "--listen"),
+    **dict.fromkeys(("--delimiter", "--delim", "--sep", "-d"), "--separator"),
+    **dict.fromkeys(("--filter", "--condition", "--predicate"), "--where"),
+    **dict.fromkeys(("--head", "--top", "--max", "-n"), "--limit"),
+    **dict.fromkeys(("--out", "--file", "--to", "-o"), "--output"),
+    **dict.fromkeys(("--from", "--data", "--sample"), "--like"),
+    **dict.fromkeys(("--key", "--keys", "--primary-key", "--row-keys"), "--row-key"),
+    **dict.fromkeys(("--select", "--fields", "-c"), "--columns"),
+    **dict.fromkeys(("--na", "--null", "--null-value"), "--null-text"),
+    **dict.fromkeys(("--decimal",), "--decimal-point"),
+    **dict.fromkeys(("--yes", "-y", "-f"), "--force"),
+    **dict.fromkeys(("--job", "--id"), "--job-id"),
+}
+"""The options for what others call theirs, where a command has them."""
+
+
+def _with_option_meant(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return an error that names the option that was meant, if it is a well-known one of others."""
+    meant = _OPTIONS_ELSEWHERE.get(error.option_name)
+    known = error.ctx.command.params if error.ctx is not None else ()
+    if meant is None or not any(meant in each.opts for each in known):
+        return error
+    message = f"No such option {error.option_name!r}. Did you mean {meant!r}?"
+    return click.NoSuchOption(error.option_name, message, ctx=error.ctx)
+
 
 class LazyCommands(click.Group):
     """A group that imports a command when it is called."""
@@ -135,6 +161,8 @@ class LazyCommands(click.Group):
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return None
+        except click.NoSuchOption as error:
+            raise _with_option_meant(error) from None
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
