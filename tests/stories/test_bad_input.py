@@ -229,6 +229,9 @@ class TestFiles:
         (tmp_path / "in/notes.txt").touch()
 
         refused(instance, table, tmp_path / "in", InputNotFound, "no *.parquet file below it")
+        (tmp_path / "in/sheet.xlsx").touch()
+        words = "JSON lines; it has notes.txt, sheet.xlsx"
+        refused(instance, table, tmp_path / "in", InputNotFound, words)
 
     @pytest.mark.parametrize(
         ("body", "words"),

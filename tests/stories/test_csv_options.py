@@ -142,10 +142,10 @@ class TestOptions:
             (
                 b"id|price\n1|2,5,0\n",
                 {"separator": ","},
-                r"Expected 1 columns, got 3 \(if its columns are not separated by ','.*--separator",
+                r"its columns are separated by '\|', not by ','.*--separator '\|'",
             ),
             (
-                b"id|price\n1|2\t5\n",
+                b"price\n1\t2\n",
                 {"separator": "\t"},
                 r"Expected 1 columns, got 2 \(if its columns are not separated by '.t'",
             ),

@@ -134,6 +134,23 @@ def test_csv_of_others_has_options(instance, files):
         ("p.csv", b"\x28\xb5\x2f\xfd$\0\n,\n", "compressed by zstd.*No table was made"),
         ("q.json", b"PAR1\n", "it is a Parquet file: its name must end in .parquet. No table"),
         ("l.csv", b"", "Empty CSV file. No table was made.$"),
+        ("r.csv", b"id;net\n1;2,5\n", "separated by ';', not by ','.*--separator ';'. No table"),
+        ("s.csv", b"id|net\n1|2,5\n", r"separated by '\|', .*--separator '\|'"),
+        ("t.csv", b"# export of May\nid,n\n1,2\n", "begins with '#': delete the lines before"),
+        ("u.csv", b"id,n\n1,2,5\n", r"got 3 \(a value with ',' in it must be in quotes\): 1,2,5"),
+        ("v.csv", b"id,n\n1,Stra\xdfe\n", r"such as cp1252 \(Windows, Excel\) or latin-1"),
+        (
+            "w.txt",
+            b"id\tn\n1\t2\n",
+            r"it is text: .*here --separator '\\t' .*. No table was made.$",
+        ),
+        ("x", "id;n\n1;é\n".encode(), "it is text: .*here --separator ';'"),
+        ("y.geojson", b'{"id": 1}', "it is JSON: .* end in .jsonl, .ndjson or .json. No table was"),
+        ("z.parquet", b"id,n\n1,2\n", "cannot be read as Parquet: it is text"),
+        ("a.parquet", b"\0\1\2\3id" * 9, "magic bytes not found"),
+        ("b.json", b'{"id": 1, "n": 2}\n{"id": 2, "n": "x"}', "without quotes, or give the field"),
+        ("c.jsonl", b'{"id": 1, "n": "x"}\n{"id": 2, "n": 7}', "not a number: write it in quotes"),
+        ("d.jsonl", b"{'id': 1}", "Names and texts of JSON are in double quotes"),
         ("m.parquet", b"PAR1", "cannot be read as Parquet: .* No table was made"),
     ],
 )
@@ -447,6 +464,41 @@ def test_dates_that_are_written_otherwise_are_told(instance, tmp_path, caplog, t
     told = [record.getMessage() for record in caplog.records]
     assert [each.startswith("column 'day' of") for each in told] == [True] * is_told
     assert all(f"dates such as {texts[0]!r} are not written as 2025-12-31" in each for each in told)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["9223372036854775808", "5"], "1 of its first 2 values lose digits, such as '922337203"),
+        (["0.1234567890123456789", "12345678901234567.25"], "2 of its first 2 values lose digits"),
+        (["0.12345678901234567", "1e300", "-2.5"], None),
+        (["100000000000000000000", "0.5"], None),
+        (["9007199254740993", "9223372036854775807"], None),
+    ],
+)
+def test_digits_that_floats_lose_are_told(instance, tmp_path, caplog, texts, told):
+    """Given numbers of more digits than a float holds, then a warning names column and value."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,n\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)))
+
+    instance.create_table("t", path, row_keys=["id"])
+
+    said = [record.getMessage() for record in caplog.records]
+    assert [each.startswith("column 'n' of") for each in said] == [True] * (told is not None)
+    assert all(told in each and "StringType or DecimalType" in each for each in said)
+
+
+def test_names_with_spaces_at_their_ends_are_told(instance, tmp_path, caplog):
+    """They stay as they are written: nobody but the user knows whether they are meant."""
+    path = tmp_path / "a.csv"
+    path.write_text("id, net,in all\n1,2,3\n")
+
+    table = instance.create_table("t", path, row_keys=["id"])
+
+    assert table.columns == ["id", " net", "in all"]
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("the name of column ' net' of")
+    assert "--column-names" in told
 
 
 def test_the_command_line_tells_of_zeros_and_dates(tmp_path, monkeypatch):

@@ -36,6 +36,44 @@ def other_kind(beginning: bytes) -> str | None:
     return next(found, None)
 
 
+SEPARATORS: Final = (",", ";", "\t", "|")
+"""What may stand between the columns of CSV."""
+
+
+def separator_of(line: str) -> str | None:
+    """Return what most likely separates the columns of a line of CSV; None if nothing does.
+
+    >>> separator_of("id;price, net;day"), separator_of("id")
+    (';', None)
+    """
+    found = max(SEPARATORS, key=line.count)
+    return found if found in line else None
+
+
+def text_advice(beginning: bytes) -> str | None:
+    r"""Return what to do with a file that begins as text does, though its name says otherwise.
+
+    >>> text_advice(b'{"id": 1}'), text_advice(b"\0\1")
+    ('it is JSON: files of JSON lines have names that end in .jsonl, .ndjson or .json', None)
+    """
+    try:
+        text = beginning.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.start < len(beginning) - 3:  # else a letter may be cut off
+            return None
+        text = beginning[: error.start].decode("utf-8-sig")
+    if not text or not all(each.isprintable() or each in "\t\r\n" for each in text):
+        return None
+    if text.lstrip().startswith(("{", "[")):
+        return "it is JSON: files of JSON lines have names that end in .jsonl, .ndjson or .json"
+    separator = separator_of(text.splitlines()[0]) or ","
+    return (
+        "it is text: files of CSV and JSON lines have names that end in .csv, .jsonl, .ndjson or "
+        f".json; with an option of CSV, here --separator {separator!r} (in Python "
+        f"csv={{'separator': {separator!r}}}), any name is CSV"
+    )
+
+
 def text_kind(path: str) -> TextKind | None:
     """Return the kind of a text file, by the end of its name; None for another file.
 

@@ -32,6 +32,7 @@ from sleeper.model.input_names import (
     is_hidden,
     is_pattern,
     other_kind,
+    text_advice,
 )
 from sleeper.ports.objects import InputStore
 
@@ -40,6 +41,7 @@ _BATCH_BYTES_MAX = 32 << 20
 _READ_BYTES = 1 << 20  # read ahead in each column; without it complete column chunks are in memory
 _REMOTE_READ_BYTES = 4 << 20  # the same for files by URL, where each read is a request
 _FOOTERS_AT_ONCE = 32  # of files by URL: reading one is mostly latency
+_BEGINNING_BYTES = 1 << 12
 _NAMES_LOGGED = 5
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -107,9 +109,10 @@ def _find_local(path: str, left_out: Callable[[str, set[str]], object]) -> list[
             every = sorted(_files_below(path, set()))
             below = data_files(every)
             if not below:
+                others = f"; it has {_names(path, every)}" if every else ""
                 raise InputNotFound(
                     f"the folder {shown(path)} has no *.parquet file below it, and no file of CSV "
-                    "or JSON lines"
+                    f"or JSON lines{others}"
                 )
             if len(below) < len(every):
                 left_out(path, set(every) - set(below))
@@ -130,9 +133,14 @@ def _find_local(path: str, left_out: Callable[[str, set[str]], object]) -> list[
 
 def log_left_out(folder: str, names: set[str]) -> None:
     """Say which files of a folder are not read: of a folder with Parquet files, CSV is not."""
-    first = ", ".join(os.path.relpath(name, folder) for name in sorted(names)[:_NAMES_LOGGED])
-    more = f" and {len(names) - _NAMES_LOGGED:,} more" if len(names) > _NAMES_LOGGED else ""
-    _log.warning("files of %s that are not read: %s%s", shown(folder), first, more)
+    _log.warning("files of %s that are not read: %s", shown(folder), _names(folder, sorted(names)))
+
+
+def _names(folder: str, paths: Sequence[str]) -> str:
+    """Return the first of some files of a folder, and how many more there are."""
+    first = ", ".join(os.path.relpath(path, folder) for path in paths[:_NAMES_LOGGED])
+    more = len(paths) - _NAMES_LOGGED
+    return f"{first} and {more:,} more" if more > 0 else first
 
 
 def _find_by_pattern(pattern: str, left_out: Callable[[str, set[str]], object]) -> list[str]:
@@ -498,20 +506,25 @@ def _batch_rows(metadata: Any) -> int:
 def _translate(error: Exception, path: str) -> NoReturn:
     if isinstance(error, FileNotFoundError):
         raise InputNotFound(f"file {shown(path)} no longer exists") from None
+    if (what := _what_else(path)) is not None:
+        raise InputUnreadable(
+            f"{shown(path)} cannot be read as Parquet: {what}. Nothing was ingested."
+        ) from None
     reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     raise InputUnreadable(
-        f"{shown(path)} cannot be read as Parquet: {_what_else(path) or reason}. Nothing was "
-        "ingested; replace the file, or leave it out. Files of CSV and JSON lines are known by "
-        "names that end in .csv, .jsonl, .ndjson or .json, and one of .gz, .zst, .bz2 and .lz4 if "
-        "they are compressed; with an option of CSV, such as --separator '\\t', any name is CSV"
+        f"{shown(path)} cannot be read as Parquet: {reason}. Nothing was ingested; replace the "
+        "file, or leave it out. Files of CSV and JSON lines are known by names that end in .csv, "
+        ".jsonl, .ndjson or .json, and one of .gz, .zst, .bz2 and .lz4 if they are compressed; "
+        "with an option of CSV, such as --separator '\\t', any name is CSV"
     ) from None
 
 
 def _what_else(path: str) -> str | None:
-    """Return what a file on this machine is, if it begins as a workbook or a compressed file."""
+    """Return what a file on this machine is, if it begins as text, a workbook or the like."""
     if is_remote(path):
         return None
     with suppress(OSError), Path(path).open("rb") as file:
-        beginning = file.read(8)
-        return None if beginning.startswith(b"PAR1") else other_kind(beginning)
+        beginning = file.read(_BEGINNING_BYTES)
+        if not beginning.startswith(b"PAR1"):
+            return other_kind(beginning) or text_advice(beginning)
     return None

@@ -7,7 +7,6 @@ null, `""` is the empty text. `CsvOptions` say where a file is written otherwise
 from __future__ import annotations
 
 import codecs
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,10 +21,12 @@ from pyarrow import json as arrow_json
 
 from sleeper.engine.arrow_schema import check_columns, similar_column
 from sleeper.engine.inputs.input_files import is_remote, shown
+from sleeper.engine.inputs.json_reasons import json_place, json_reason, unexpected_fields
 from sleeper.engine.inputs.text_lines import (
     decimal_commas,
     leading_zeros,
     line_of_row,
+    lost_digits,
     odd_texts,
     other_dates,
     separated_thousands,
@@ -47,13 +48,21 @@ from sleeper.engine.inputs.text_values import (
 )
 from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
 from sleeper.model.csv_options import CsvOptions
-from sleeper.model.input_names import COMPRESSED_NAME, TextKind, other_kind, text_kind
+from sleeper.model.input_names import (
+    COMPRESSED_NAME,
+    SEPARATORS,
+    TextKind,
+    other_kind,
+    separator_of,
+    text_kind,
+)
 from sleeper.ports.objects import InputStore
 
 _log = logging.getLogger(__name__)
 
 _CODECS: Final = {"gz": "gzip", "zst": "zstd", "bz2": "bz2", "lz4": "lz4"}
 _BLOCK_BYTES: Final = 8 << 20
+_FIRST_LINE_BYTES: Final = 1 << 16
 _LONG_LINE: Final = "straddling"
 """What pyarrow says of a line that does not fit into a block."""
 """Bytes that are parsed at once. A row may not be longer."""
@@ -62,8 +71,13 @@ _CSV_ROW = re.compile(
 )
 _MISFIT = re.compile("unexpected field|changed from|Failed to convert|too big")
 _NO_INTEGER = re.compile(r"to u?int\d+: invalid value '(.*)'", re.DOTALL)
+_COLUMNS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _ONE_COLUMN = re.compile(r"^Expected 1 columns, got \d+")
-_GIVE_ENCODING: Final = "give its encoding, by csv=CsvOptions(encoding=...) or --encoding"
+_GIVE_ENCODING: Final = (
+    "give its encoding, by csv=CsvOptions(encoding=...) or --encoding, such as cp1252 (Windows, "
+    "Excel) or latin-1"
+)
+_BOOLEAN_ADVICE: Final = "write true or false, or 1 or 0"
 _NO_HEADER: Final = (
     "If its first row has values and no names, give csv=CsvOptions(header=False), on the command "
     "line --no-header"
@@ -199,14 +213,29 @@ def refuse_other_separator(
         )
     if len(names) != 1 or names[0] in wanted:
         return
-    for separator in (",", ";", "\t", "|"):
+    for separator in SEPARATORS:
         if wanted & {name.strip('"') for name in names[0].split(separator)}:
-            reason = (
-                f"its columns are separated by {separator!r}, not by "
-                f"{csv.separator!r}: give csv=CsvOptions(separator={separator!r}), on "
-                f"the command line --separator {_SHOWN_SEPARATORS.get(separator, separator)!r}"
-            )
-            _refuse(path, reason, misfit=True)
+            _refuse(path, _separated_by(separator, csv), misfit=True)
+
+
+def _separated_by(separator: str, csv: CsvOptions) -> str:
+    return (
+        f"its columns are separated by {separator!r}, not by {csv.separator!r}: give "
+        f"csv=CsvOptions(separator={separator!r}), on the command line --separator "
+        f"{_SHOWN_SEPARATORS.get(separator, separator)!r}"
+    )
+
+
+def _refuse_first_line(path: str, remote: InputStore | None, csv: CsvOptions) -> None:
+    """Refuse CSV with rows of other lengths than its first line, if that is the one to change."""
+    with _opened(path, remote, csv=csv) as file:
+        lines = file.read(_FIRST_LINE_BYTES).decode("utf-8-sig", "replace").splitlines()
+    first = next(filter(None, lines), "")
+    if first.startswith("#"):
+        _refuse(path, "its first line begins with '#': delete the lines before the header")
+    separator = separator_of(first)
+    if csv.separator not in first and separator is not None:
+        _refuse(path, _separated_by(separator, csv))
 
 
 def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Schema:
@@ -220,6 +249,8 @@ def csv_schema(path: str, remote: InputStore | None, csv: CsvOptions) -> pa.Sche
             found = _open_csv(file, {}, csv).schema
         except pa.ArrowException as error:
             _refuse_other_kind(path, remote, csv)
+            if "Expected" in str(error):
+                _refuse_first_line(path, remote, csv)
             _refuse_csv(path, str(error), (), csv, lambda row: _at_line(path, remote, row, csv))
     try:
         names = found.names  # pyarrow decodes them only here
@@ -261,13 +292,20 @@ def warn_of_types(path: str, remote: InputStore | None, csv: CsvOptions) -> None
     """Log which columns of a file of CSV may have been meant to have another type, and why.
 
     A column of text would be numbers, dates or times if some values were null or were written
-    otherwise; one of numbers would be text, for zeros that values begin with. Its first 8 MiB
-    count.
+    otherwise; one of numbers would be text, for zeros that values begin with or digits that a float
+    does not hold. Its first 8 MiB count.
     """
     rows = _first_rows(path, remote, csv, {})
     if rows is None:
         return
-    _warn_of_zeros(path, remote, csv, rows)
+    _warn_of_digits(path, remote, csv, rows)
+    for column in rows.schema.names:
+        if column != column.strip():
+            _log.warning(
+                "the name of column %r of %s begins or ends with a space, which belongs to it: "
+                "write the header without, or give other names (--column-names)",
+                *(column, shown(path)),
+            )
     for column, value in other_dates(rows).items():
         _log.warning(
             "column %r of %s is text, because dates such as %.50r are not written as 2025-12-31: "
@@ -306,7 +344,7 @@ def warn_of_types(path: str, remote: InputStore | None, csv: CsvOptions) -> None
         )
 
 
-def _warn_of_zeros(
+def _warn_of_digits(
     path: str, remote: InputStore | None, csv: CsvOptions, rows: pa.RecordBatch
 ) -> None:
     numbers = [
@@ -323,6 +361,16 @@ def _warn_of_zeros(
         _log.warning(
             "column %r of %s is of numbers, so %d of its first %d values lose the zeros that they "
             "begin with, such as %.50r: if they are codes, give the column the type StringType, in "
+            "a schema of your own (--schema, in Python pa.schema)",
+            *(column, shown(path), count, texts.num_rows, value),
+        )
+    floats = {field.name for field in rows.schema if pa.types.is_floating(field.type)}
+    for column, (value, count) in lost_digits(texts).items():
+        if column not in floats:
+            continue
+        _log.warning(
+            "column %r of %s is of floats of 64 bits, so %d of its first %d values lose digits, "
+            "such as %.50r: if they count, give the column the type StringType or DecimalType, in "
             "a schema of your own (--schema, in Python pa.schema)",
             *(column, shown(path), count, texts.num_rows, value),
         )
@@ -350,7 +398,7 @@ def json_schema(path: str, remote: InputStore | None) -> pa.Schema:
             found = _open_json(file, None, "infer").schema
         except pa.ArrowException as error:
             _refuse_other_kind(path, remote)
-            _refuse(path, _json_place(str(error)) + _json_reason(str(error), ()))
+            _refuse(path, json_place(str(error)) + json_reason(str(error), ()))
     texts = pa.schema([(each.name, _times_as_text(each.type)) for each in found])
     with _opened(path, remote) as file:
         rows = _open_json(file, texts, "infer").read_next_batch()
@@ -516,7 +564,7 @@ def _json_rows(
     _refuse_other_kind(path, remote)
     line, found = _first_bad_line(path, remote, schema, unexpected, maps) or (None, reason)
     where = "" if line is None else f"line {line:,}: "
-    _refuse(path, where + _json_reason(found, maps), misfit=_MISFIT.search(found) is not None)
+    _refuse(path, where + json_reason(found, maps), misfit=_MISFIT.search(found) is not None)
 
 
 def _open_json(
@@ -580,54 +628,8 @@ def _bad_among(
         low, high = (low, middle) if earlier else (middle, high)
         reason = earlier or failure(low, high) or reason
     if "unexpected field" in reason:
-        reason = f"{reason} {_unexpected(lines[low], schema)}"
+        reason = f"{reason} {unexpected_fields(lines[low], schema)}"
     return low, reason
-
-
-def _unexpected(line: bytes, schema: pa.Schema) -> str:
-    """Return the fields of a line that a schema does not have, also those inside of values."""
-    try:
-        names = [*dict.fromkeys(_unknown_parts(json.loads(line), pa.struct(schema)))]
-    except ValueError:
-        return ""
-    return f"{', '.join(map(repr, names))}; the table has {', '.join(schema.names)}"
-
-
-def _unknown_parts(value: object, kind: pa.DataType, place: str = "") -> Iterator[str]:
-    """Yield what a value of JSON has, and its type has not, as `field.part`."""
-    if isinstance(value, list) and pa.types.is_list(kind):
-        for each in value:
-            yield from _unknown_parts(each, kind.value_type, place)
-    if isinstance(value, dict) and pa.types.is_struct(kind):
-        for name, part in value.items():
-            at = kind.get_field_index(name)
-            if at < 0:
-                yield f"{place}{name}"
-            else:
-                yield from _unknown_parts(part, kind.field(at).type, f"{place}{name}.")
-
-
-def _json_place(reason: str) -> str:
-    """Return where an error of the first 8 MiB is, as far as pyarrow says it."""
-    found = re.search(r" in row (\d+)$", reason)
-    return f"row {int(found[1]) + 1:,}: " if found else ""
-
-
-def _json_reason(reason: str, maps: Sequence[str]) -> str:
-    """Return the reason of an error in one line, in the words of JSON."""
-    plain = re.sub(r" in row \d+$", "", reason.removeprefix("JSON parse error: "))
-    changed = re.fullmatch(r"Column\((?:/(.*))?\) changed from (\w+) to (\w+)", plain)
-    if changed and changed[1] is None:
-        advice = ". Write its elements one a line, as jq -c '.[]' does"
-        is_list = changed[3] == "array"
-        return f"each line must be one {changed[2]}; here is: {changed[3]}{advice * is_list}"
-    if changed:
-        name, _, part = changed[1].partition("/[]")
-        if name in maps:
-            what = "an object" if not part else f"an object whose values are of type {changed[2]}"
-            return f"the map {name!r} must be {what}, not a {changed[3]}"
-        return f"field {changed[1]!r} must be a {changed[2]}, not a {changed[3]}"
-    return plain.removesuffix(".")
 
 
 def _typed(
@@ -743,9 +745,13 @@ def _refuse_csv(
             "csv=CsvOptions(separator=...) or --separator)"
         )
         why = _ONE_COLUMN.sub(lambda found: found[0] + hint, why)
+        counts = _COLUMNS.match(why)
+        if csv.quote is not None and counts and 1 < int(counts[1]) < int(counts[2]):
+            hint = f" (a value with {csv.separator!r} in it must be in quotes)"
+            why = f"{counts[0]}{hint}{why[counts.end() :]}"
         _refuse(path, f"{at_line(int(row))}row {int(row):,}{header}: {why}")
     value = _NO_INTEGER.fullmatch(why)
-    advice = number_advice(value[1]) if value else None
+    advice = number_advice(value[1]) if value else _BOOLEAN_ADVICE if "to bool:" in why else None
     raise InputSchemaMismatch(
         f"{shown(path)}, {at_line(int(row))}row {int(row):,}{header}, column "
         f"{names[int(column)]!r}: {why}{(advice and f': {advice}') or ''}. Nothing was ingested."

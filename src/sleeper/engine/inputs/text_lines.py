@@ -159,6 +159,8 @@ _OTHER_DATE: Final = (
     r"([ T]\d{1,2}:\d\d(:\d\d)?)?\s*$"
 )
 _LEADING_ZERO: Final = r"^\s*[-+]?0\d"
+_MANY_DIGITS: Final = r"^\s*[-+]?(0*[1-9]\d{15,}[1-9]0*\s*$|[0.]*[1-9](\.?\d){16,}\.?[1-9]0*)"
+"""Whole numbers of more than 16 digits, and others of more than 17, without zeros at the end."""
 
 
 def odd_texts(rows: pa.RecordBatch) -> list[OddText]:
@@ -243,12 +245,29 @@ def leading_zeros(texts: pa.RecordBatch) -> dict[str, tuple[str, int]]:
     Args:
         texts: Columns of text.
     """
+    return _first_like(_LEADING_ZERO, texts)
+
+
+def lost_digits(texts: pa.RecordBatch) -> dict[str, tuple[str, int]]:
+    """Return columns with numbers that lose digits as floats of 64 bits: the first, and how many.
+
+    >>> longs = ["9223372036854775808", "12", "10000000000000000000"]
+    >>> lost_digits(pa.record_batch({"a": longs, "b": ["0.12345678901234568", "1e300", None]}))
+    {'a': ('9223372036854775808', 1)}
+
+    Args:
+        texts: Columns of text.
+    """
+    return _first_like(_MANY_DIGITS, texts)
+
+
+def _first_like(pattern: str, texts: pa.RecordBatch) -> dict[str, tuple[str, int]]:
+    """Return columns with texts like a pattern, with the first and their number."""
     found = {}
     for name, column in zip(texts.schema.names, texts.columns, strict=True):
-        begins = pc.fill_null(pc.match_substring_regex(column, _LEADING_ZERO), False)
-        if begins.true_count:
-            first = column[pc.index(begins, True).as_py()].as_py()
-            found[name] = first, begins.true_count
+        alike = pc.fill_null(pc.match_substring_regex(column, pattern), False)
+        if alike.true_count:
+            found[name] = column[pc.index(alike, True).as_py()].as_py(), alike.true_count
     return found
 
 

@@ -208,10 +208,13 @@ def _why(value: Any, want: pa.DataType, reason: str, decimal_point: str) -> str:
     plain = reason.splitlines()[0].rpartition(": ")[2]
     if not has_point(want) or not isinstance(value, str):
         return plain
+    if "as a scalar of type" in plain:
+        plain = "it is no number"
     return number_advice(value, decimal_point) or plain
 
 
 _DECIMAL_COMMA: Final = re.compile(r"[-+]?\d+,\d+")
+_POINTS_AND_COMMA: Final = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+,\d*")
 _DECIMAL_POINT: Final = re.compile(r"[-+]?\d+\.\d+")
 _THOUSANDS: Final = re.compile(r"[-+]?\d{1,3}([,.' \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d*)?")
 
@@ -242,6 +245,8 @@ command line --null-text 'n/a'"
         return f"{found}; if it separates thousands, {THOUSANDS_ADVICE}" if thousands else found
     if thousands:
         return f"it has {thousands[1]!r} between thousands: {THOUSANDS_ADVICE}"
+    if decimal_point == "." and _POINTS_AND_COMMA.fullmatch(bare):
+        return f"it has points between thousands and a decimal comma: {THOUSANDS_ADVICE}"
     if bare and not any(map(str.isdigit, bare)):
         return (
             "it is no number: if it stands for null, give it in csv=CsvOptions(null_texts=[...]), "

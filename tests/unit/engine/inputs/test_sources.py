@@ -156,7 +156,7 @@ class TestFiles:
 
     @pytest.mark.parametrize(
         ("body", "reason"),
-        [(b"", "empty"), (b"id,name\n1,a\n" * 50, "magic"), (b"PAR1", "small|magic|bytes")],
+        [(b"", "empty"), (b"id,name\n1,a\n" * 50, "text"), (b"PAR1", "small|magic|bytes")],
     )
     def test_that_are_not_parquet_are_named(self, tmp_path, body, reason):
         """Before any row of any file is read."""
