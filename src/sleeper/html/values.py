@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sleeper.html.markup import (
     Markup,
@@ -21,6 +21,8 @@ from sleeper.html.markup import (
     size_text,
     time_text,
 )
+
+_Each = TypeVar("_Each")
 
 _ITEMS_MAX: Final = 20
 _COLUMNS_MAX: Final = 6
@@ -55,6 +57,15 @@ class NotebookHtml:
     def _html(self) -> Markup:
         """Return the name of the value's class, and the fields that its `repr` shows."""
         return joined([element("strong", type(self).__name__), facts(_named(self))])
+
+
+class NotebookTuple(tuple[_Each, ...], NotebookHtml):
+    """A tuple of values of one data class, which notebooks show as a table."""
+
+    __slots__ = ()
+
+    def _html(self) -> Markup:
+        return joined([_items(self)])
 
 
 def in_notebook(*parts: object) -> Markup:

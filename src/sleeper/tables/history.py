@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Final
 
 from sleeper.errors import BadRequest, DataDamaged, VersionNotFound
-from sleeper.html.values import NotebookHtml
+from sleeper.html.values import NotebookHtml, NotebookTuple
 from sleeper.model.queries import checked_limit
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
@@ -141,7 +141,7 @@ def history(table: OpenTable, limit: int | None) -> tuple[HistoryEntry, ...]:
         entries = read_entries(log, schema, start, last)
         removed = RemovedRows(entries, states)
         found += [_described(number, entry, removed) for number, entry in entries]
-    return tuple(reversed(found))
+    return NotebookTuple(reversed(found))
 
 
 def log_of(store: StateStore) -> TransactionLog:

@@ -48,6 +48,20 @@ def table(instance):
     return made
 
 
+def test_a_history_is_a_table_and_a_tuple(table):
+    """Given two ingests, then a notebook shows a row for each transaction; the value is a tuple."""
+    table.ingest([{"key": "x" + HOSTILE, "n": 1}])
+
+    history = table.history()
+
+    seen = Tags(history._repr_html_())
+    assert history == tuple(history) == (history[0], *history[1:])
+    assert seen.tags.count("tr") == 1 + len(history) == 4
+    assert "rows added" in seen.words
+    assert "HistoryEntry" not in seen.words
+    assert "none" in Tags(table.history(0)._repr_html_()).words
+
+
 def test_names_with_markup_are_shown_as_text(instance, table):
     """Given a table and a value that are HTML, no element of theirs is made."""
     table.ingest([{"key": "\0" + HOSTILE, "n": 1}])

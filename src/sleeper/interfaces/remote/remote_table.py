@@ -31,6 +31,7 @@ from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
 from sleeper.engine.rows import Rows, WholeTable
 from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFailed
+from sleeper.html.values import NotebookTuple
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
 from sleeper.model.authors import committing
@@ -439,7 +440,7 @@ class RemoteTable(WholeTable):
     def history(self, limit: int | None = None) -> tuple[HistoryEntry, ...]:
         """Return what the table's transactions did, the newest first."""
         found = self._history(checked_limit(limit))["history"]
-        return tuple(result_of(HistoryEntry, each) for each in found)
+        return NotebookTuple(result_of(HistoryEntry, each) for each in found)
 
     def kept_versions(self) -> KeptVersions:
         """Return which versions of the table can be read: the first and the newest."""
