@@ -61,6 +61,14 @@ BUGS = (
         tests=("tests/unit/engine/test_temp_folder.py",),
     ),
     Bug(
+        name="refused-deletion-in-silence",
+        breaks="A file that a read-only file system keeps counts as deleted.",
+        module="storage/local/folder.py",
+        right="                if _is_absent(path):",
+        wrong="                if True:",
+        tests=("tests/unit/storage/local/test_folder.py", "-k", "ReadOnly"),
+    ),
+    Bug(
         name="link-to-nothing-is-an-entry",
         breaks="What is no file counts as another writer's entry, and commits fail for ever.",
         module="storage/local/folder.py",

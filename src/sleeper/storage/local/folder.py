@@ -224,6 +224,8 @@ class FolderObjects:
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 continue
             except OSError as error:
+                if _is_absent(path):  # a read-only file system refuses before it looks
+                    continue
                 raise write_failure(error, path) from error
             logger.debug("deleted %s", path)
             touched.add(os.path.dirname(path))
@@ -469,6 +471,17 @@ def signature_of(path: str) -> _Signature | None:
         found = os.stat(path)
         return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
     return None
+
+
+def _is_absent(path: str) -> bool:
+    """Whether nothing has the name; False if that cannot be seen."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _read(path: str) -> bytes | None:

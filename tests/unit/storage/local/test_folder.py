@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import stat
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sleeper.errors import BadRequest, StorageFailed
+from sleeper.errors import BadRequest, StorageFailed, StorageReadOnly
 from sleeper.storage.local.folder import FolderObjects
 
 
@@ -127,6 +128,34 @@ class TestDurability:
         objects.delete(f"a/{n}" for n in range(4))
 
         assert steps == [*(f"unlink instance/a/{n}" for n in range(4)), "fsync instance/a"]
+
+
+class TestReadOnlyFileSystem:
+    """Every deletion is refused there, before the system looks whether there is such a file."""
+
+    @pytest.fixture
+    def objects(self, objects, monkeypatch):
+        """Objects of a file system that was mounted again to be read only."""
+        objects.put("data/there", b"body")
+
+        def refuse(path, **_options):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+        monkeypatch.setattr(os, "unlink", refuse)
+        return objects
+
+    def test_what_is_not_there_is_deleted(self, objects):
+        """An output that could not be begun leaves nothing that a sweep would have to delete."""
+        objects.delete(["data/never written", "no folder/at all", "data/there/below a file"])
+
+        assert [info.key for info in objects.listing()] == ["data/there"]
+
+    def test_what_is_there_stays_and_is_told(self, objects):
+        """The file is named, and not one that was never written."""
+        with pytest.raises(StorageReadOnly, match=r"data/there: Read-only file system"):
+            objects.delete(["data/never written", "data/there"])
+
+        assert objects.read("data/there") == b"body"
 
 
 class TestHiddenFiles:
