@@ -38,6 +38,7 @@ from tests.soak import tries
 
 JOBS = st.sampled_from([None, "a", "b", "c"])
 HANDLES = st.sampled_from([0, 1])
+GC_DELAY = "sleeper.table.gc.delay.minutes"
 
 
 @dataclass
@@ -147,6 +148,20 @@ class ReplacedInstances(RuleBasedStateMachine):
         self.follow(handle.table)
         self.note(handle)
 
+    @rule(which=HANDLES)
+    def set_property(self, which: int) -> None:
+        """A handle changes the table's record, which is an entry of the index."""
+        handle = self.handles[which]
+        self.place.wait()
+        try:
+            handle.table.set_properties({GC_DELAY: next(self.numbers)})
+        except (InstanceLost, TableNotFound):
+            assert not handle.is_current(self.stored)
+            return
+        assert handle.is_current(self.stored)
+        self.add_index()
+        self.note(handle)
+
     @precondition(lambda self: self.stored is not None and self.stored.index)
     @rule(which=HANDLES)
     def open_again(self, which: int) -> None:
@@ -218,6 +233,7 @@ class ReplacedInstances(RuleBasedStateMachine):
     def note(self, handle: Handle) -> None:
         """Take note of what a handle has seen."""
         assert self.stored is not None
+        handle.index = (len(self.stored.index), self.stored.index[-1])
         handle.log = (len(self.stored.log), self.stored.log[-1])
 
     def made_anew(self) -> Any:
