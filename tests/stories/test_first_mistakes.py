@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -182,6 +183,19 @@ MISTAKES = {
         lambda i, t: i.create_table("z", {"a": 1}),
         r"with the columns of data give row_keys=\[...\] too",
     ),
+    "a file in memory": (
+        lambda i, t: t.ingest(io.StringIO("id\n8\n")),
+        "text in memory are not read as a file: give the path",
+    ),
+    "a page of the web": (
+        lambda i, t: t.ingest("https://example.org/orders.csv"),
+        "is a page of the web, .*: download it first",
+    ),
+    "a home folder": (
+        lambda i, t: t.ingest("~/orders.csv"),
+        r"no file or folder '~/orders.csv'; .* give Path\(...\).expanduser\(\)",
+    ),
+    "a number for keys": (lambda i, t: t.query(keys=5), "an int is not a sequence"),
     "None for rows": (lambda i, t: t.ingest(None), "rows cannot be read from None; give a path"),
     "split points that fall": (
         lambda i, t: i.create_table("z", SCHEMA, row_keys=["id"], split_points=[30, 20]),
@@ -215,6 +229,19 @@ def test_a_mistake_is_told_with_what_to_do(instance, table, mistake):
 
     assert len(instance.tables()) == 1
     assert table.count() == 1
+
+
+def test_a_file_that_is_open_is_told_with_its_path(table, tmp_path):
+    """Given a file of CSV as Python opens it, then the message has the path to give instead."""
+    (tmp_path / "more.csv").write_text("id\n8\n")
+
+    with (
+        (tmp_path / "more.csv").open(encoding="utf-8") as file,
+        pytest.raises(BadRequest, match=r"open is not read: give its path, '.*more.csv'$"),
+    ):
+        table.ingest(file)
+
+    assert table.ingest(file.name).rows_written == 1
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,11 @@ def test_csv_of_others_has_options(instance, files):
         ("a.parquet", b"\0\1\2\3id" * 9, "magic bytes not found"),
         ("b.json", b'{"id": 1, "n": 2}\n{"id": 2, "n": "x"}', "without quotes, or give the field"),
         ("c.jsonl", b'{"id": 1, "n": "x"}\n{"id": 2, "n": 7}', "not a number: write it in quotes"),
+        (
+            "e.json",
+            b'{"page": 1, "items": [{"id": 1}]}',
+            r"\['id'\] are not among .*'e.json'|objects in 'items': .* as jq -c '.items\[\]' does",
+        ),
         ("d.jsonl", b"{'id': 1}", "Names and texts of JSON are in double quotes"),
         ("m.parquet", b"PAR1", "cannot be read as Parquet: .* No table was made"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.columns.exact_cast import castable, exact_cast
-from sleeper.columns.python_values import MISFITS, first_misfit, python_array
+from sleeper.columns.python_values import MISFITS, first_misfit, python_array, with_article
 from sleeper.columns.type_traits import outside_limits
 
 
@@ -63,5 +63,5 @@ def _listed(values: Any) -> Sequence[Any]:
     if isinstance(values, str | bytes | bytearray | memoryview | Mapping) or not isinstance(
         values, Iterable
     ):
-        raise TypeError(f"a {type(values).__name__} is not a sequence")
+        raise TypeError(f"{with_article(type(values))} is not a sequence")
     return values if isinstance(values, list | tuple) else list(values)

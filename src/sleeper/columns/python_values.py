@@ -47,7 +47,7 @@ def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
     assert traits is not None
     for cls in classes:
         if not traits.accepts(cls):
-            raise TypeError(f"{_class(cls)} is not {traits.wanted}")
+            raise TypeError(f"{with_article(cls)} is not {traits.wanted}")
     odd_integers = {cls for cls in classes if is_integer(cls)} - {int}
     if odd_integers:  # pyarrow reads large unsigned integers of NumPy as negative
         values = [index(value) if type(value) in odd_integers else value for value in values]
@@ -70,7 +70,8 @@ def first_misfit(values: Sequence[Any], want: pa.DataType) -> tuple[int, Any, st
     return 0, values[0], f"it does not fit {want} together with the other values"
 
 
-def _class(cls: type) -> str:
+def with_article(cls: type) -> str:
+    """Return the name of a class as a message says it, such as `an int`."""
     return f"{'an' if cls.__name__[0] in 'aeiou' else 'a'} {cls.__name__}"
 
 
@@ -126,7 +127,7 @@ def _lists(values: Sequence[Any], classes: Collection[type], want: pa.DataType) 
         if issubclass(cls, str | bytes | bytearray | memoryview | Mapping) or not (
             hasattr(cls, "__len__") and hasattr(cls, "__iter__")
         ):
-            raise TypeError(f"{_class(cls)} is not a list")
+            raise TypeError(f"{with_article(cls)} is not a list")
     elements = list(chain.from_iterable(value for value in values if value is not None))
     held = python_array(elements, want.value_type)
     offsets, mask = _layout(values)
@@ -137,12 +138,12 @@ def _maps(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -
     """Convert mappings, and lists of pairs, Arrow's form of maps."""
     for cls in classes:
         if not issubclass(cls, Mapping | list | tuple):
-            raise TypeError(f"{_class(cls)} is not a dict")
+            raise TypeError(f"{with_article(cls)} is not a dict")
     listed = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     pairs = list(chain.from_iterable(value for value in listed if value is not None))
     for cls in set(map(type, pairs)):
         if not issubclass(cls, list | tuple):
-            raise TypeError(f"{_class(cls)} is not a pair of key and value")
+            raise TypeError(f"{with_article(cls)} is not a pair of key and value")
     if set(map(len, pairs)) - {2}:
         raise ValueError("a map needs pairs of key and value")
     keys = python_array([pair[0] for pair in pairs], want.key_type)
@@ -157,7 +158,7 @@ def _structs(values: Sequence[Any], classes: Collection[type], want: pa.DataType
     """Convert mappings; a part that is missing is null."""
     for cls in classes:
         if not issubclass(cls, Mapping):
-            raise TypeError(f"{_class(cls)} is not a dict")
+            raise TypeError(f"{with_article(cls)} is not a dict")
     unknown = {name for value in values if value is not None for name in value} - {*want.names}
     if unknown:
         raise ValueError(f"a dict has {[*unknown]}, and its parts are {want.names}")

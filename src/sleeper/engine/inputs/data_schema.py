@@ -174,6 +174,14 @@ def _check_names(found: pa.Schema, path: str, keys: Sequence[str], csv: CsvOptio
         raise SchemaInvalid(
             f"column {found.names.index('') + 1} of {shown(path)} has no name{advice * is_csv}"
         )
+    if not is_csv and not set(keys) & set(found.names):
+        for field in found:
+            if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+                raise SchemaInvalid(
+                    f"{no_such_keys(keys, found.names)} of {shown(path)}. Its rows may be the "
+                    f"objects in {field.name!r}: write them one a line, as jq -c '.{field.name}[]' "
+                    "does"
+                )
     has_header = is_csv and (csv is None or csv.header)
     if not has_header or not keys or set(keys) & set(found.names):
         return  # keys that are missing are refused later, for data of any kind

@@ -128,6 +128,8 @@ def _find_local(path: str, left_out: Callable[[str, set[str]], object]) -> list[
             raise InputNotFound(f"{shown(path)} cannot be a path here: {error.strerror}") from None
         raise
     where = "" if Path(path).is_absolute() else f"; relative paths begin at {Path.cwd()}"
+    if path.startswith("~"):
+        where = "; for a folder of a user give Path(...).expanduser()"
     raise InputNotFound(f"there is no file or folder {shown(path)}{where}")
 
 
@@ -346,6 +348,11 @@ def is_remote(path: str) -> bool:
 
 
 def _find_remote(url: str, remote: InputStore | None) -> list[str]:
+    if url.lower().startswith(("http://", "https://")):
+        raise UrlInvalid(
+            f"{shown(url)} is a page of the web, and files are read from this machine and from "
+            "buckets (s3://bucket/file): download it first"
+        )
     if remote is None or url.lower().startswith("file:"):
         raise InputNotFound(
             f"{shown(url)} is not on this machine: input is read from local files and folders, "

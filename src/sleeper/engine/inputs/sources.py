@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -495,6 +496,14 @@ def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
         "a path, a list of paths, something that exports Arrow, an iterable of dicts, or a dict of "
         "columns"
     )
+    if isinstance(data, io.IOBase):
+        name = getattr(data, "name", None)
+        raise BadRequest(
+            f"a file that is open is not read: give its path, {name!r}"
+            if isinstance(name, str)
+            else "bytes or text in memory are not read as a file: give the path of one, or what "
+            "pandas, polars or pyarrow.csv make of it"
+        )
     if not isinstance(data, Iterable):
         given = "None" if data is None else f"a {type(data).__name__}"
         raise BadRequest(f"rows cannot be read from {given}; give {wanted}")
