@@ -15,6 +15,7 @@ import sleeper
 from sleeper.errors import BadRequest, CommitContended, RowsChanged, VersionNotFound
 from sleeper.interfaces.rest.app import make_app
 from sleeper.model.known_properties.state_store import STATE_STORES
+from sleeper.tables.deletions import statement
 from tests.contracts.s3_server import s3_credentials
 from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment, on_one_server
 from tests.unit.interfaces.command_line import sleeper as command
@@ -68,8 +69,16 @@ VERBS = {
         keys=[3, *range(-2_000, 0)], if_unchanged_since=n
     ),
     "delete where": lambda table, n: table.delete(where="k = 3", if_unchanged_since=n),
+    "delete in SQL by key": lambda table, n: table.sql(
+        "DELETE FROM t WHERE k IN (3, 4)", if_unchanged_since=n
+    ),
+    "delete in SQL by value": lambda table, n: table.sql(
+        "DELETE FROM t WHERE k < 4 AND v = 'old'", if_unchanged_since=n
+    ),
 }
 """Each changes the leaf below 100, in tables of either format."""
+
+BY_SQL = ("delete in SQL by key", "delete in SQL by value")
 
 CHANGES = {
     "an ingest": lambda table: table.ingest(rows([50], "theirs")),
@@ -108,7 +117,10 @@ class TestRefused:
         change(table)
         there = found(table)
 
-        if 3 not in there and verb is VERBS["delete where"]:
+        by_condition = [VERBS["delete where"], VERBS["delete in SQL by value"]]
+        if table.state().format == 1:
+            by_condition.append(VERBS["delete in SQL by key"])
+        if 3 not in there and verb in by_condition:
             pytest.skip("there is no row left that it could delete")
         with pytest.raises(
             RowsChanged, match=f"has changed since transaction {read_at}"
@@ -304,13 +316,60 @@ def test_the_command_line(instance, tmp_path):
 
     done = command("ingest", "t", str(tmp_path / "in.csv"), "--upsert", *given)
     late = command("ingest", "t", str(tmp_path / "in.csv"), *given)
+    by_sql = command("sql", "DELETE FROM t WHERE k = 3", *given)
     deleted = command("delete", "t", "--key", "k=3", "--force", *given)
 
     assert "ingested 1 row" in done.stdout + done.stderr
-    for refused in (late, deleted):
+    for refused in (late, deleted, by_sql):
         assert refused.exit_code == 1
         assert f"has changed since transaction {read_at}" in refused.stderr
     assert found(table)[3] == "mine"
+
+
+@pytest.mark.parametrize("more", [["SELECT 1"], ["DELETE FROM t WHERE k = 3", "--explain"]])
+def test_the_command_line_says_what_it_is_for(instance, more):
+    """Given a statement that deletes nothing, the number is refused, and nothing goes."""
+    table = filled(instance)
+
+    refused = command("sql", *more, "--if-unchanged-since", "2", "--instance", instance.url)
+
+    assert refused.exit_code in (1, 2)
+    assert "for a DELETE" in refused.stderr or "is for DELETE" in refused.stderr
+    assert len(found(table)) == 20
+
+
+def test_a_statement_that_reads_relies_on_nothing(instance):
+    """By table, by instance, and by a server, also in a statement that is read by a process."""
+    filled(instance)
+    reads = "SELECT k FROM t"
+    for ask in (instance.sql, instance.table("t").sql):
+        with pytest.raises(BadRequest, match="if_unchanged_since is for DELETE"):
+            ask(reads, if_unchanged_since=2)
+    with running_server(make_app(sleeper.connect(instance.url))) as url:
+        remote = sleeper.connect(url)
+        for ask in (remote.sql, remote.table("t").sql):
+            for text in (reads, f"{reads} -- {'long ' * 20_000}"):
+                with pytest.raises(BadRequest, match="if_unchanged_since is for DELETE"):
+                    ask(text, if_unchanged_since=2)
+
+
+def test_a_change_between_the_plan_and_the_commit_is_seen(instance, monkeypatch):
+    """Given others who commit after a DELETE was planned, then it is refused, and rows stay."""
+    table = filled(instance)
+    read_at = table.refresh()
+    plan = statement._regions
+
+    def planned(version, where):
+        regions = plan(version, where)
+        CHANGES["an upsert"](sleeper.connect(instance.url).table("t"))
+        return regions
+
+    monkeypatch.setattr(statement, "_regions", planned)
+
+    with pytest.raises(RowsChanged):
+        table.sql("DELETE FROM t WHERE k BETWEEN 2 AND 7", if_unchanged_since=read_at)
+
+    assert found(table) == {**dict.fromkeys([*range(10), *range(100, 110)], "old"), 5: "theirs"}
 
 
 def test_a_server_and_its_client(instance):
@@ -320,7 +379,7 @@ def test_a_server_and_its_client(instance):
     with running_server(make_app(sleeper.connect(instance.url))) as url:
         remote = sleeper.connect(url).table("t")
         remote.upsert(rows([3], "mine"), if_unchanged_since=read_at)
-        for name in ("ingest", "upsert", "upsert of many", "delete where"):
+        for name in ("ingest", "upsert", "upsert of many", "delete where", *BY_SQL):
             verb = VERBS[name]
             with pytest.raises(RowsChanged, match="Read the rows again") as refused:
                 verb(remote, read_at)
@@ -334,7 +393,12 @@ def test_a_server_and_its_client(instance):
             httpx.post(f"{path}/delete", params=late, json={"key": 3}),
         ]
         wrong = httpx.post(f"{path}/delete", params={"if_unchanged_since": "x"}, json={"key": 3})
-        remote.delete(key=3, if_unchanged_since=remote.refresh())
+        one = "DELETE FROM t WHERE k = 3"
+        with pytest.raises(RowsChanged):
+            sleeper.connect(url).sql(one, if_unchanged_since=read_at)
+        newest = remote.refresh()
+        done = sleeper.connect(url).sql(one, if_unchanged_since=newest)
+        assert (done.to_pylist(), done.transaction) == ([{"deleted": 1}], newest + 1)
 
     assert [each.status_code for each in answers] == [409, 409]
     assert {json.loads(each.content)["class"] for each in answers} == {"RowsChanged"}

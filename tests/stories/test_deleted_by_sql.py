@@ -206,7 +206,7 @@ class TestByKeys:
         other = sleeper.connect(towns._context.url).table("towns")
         real = by_statement.delete_rows
 
-        def overtaken(table, regions):
+        def overtaken(table, regions, beside):
             other.ingest([{"land": "CH", "town": f"new {i}", "n": 2} for i in range(5)])
             return real(table, regions)
 

@@ -440,7 +440,7 @@ class Instance:
 
         delete_table(record_of(name, self._context), self._context)
 
-    def sql(self, statement: str) -> Rows:
+    def sql(self, statement: str, *, if_unchanged_since: int | None = None) -> Rows:
         """Run one SQL statement that reads tables, or deletes rows of one, by their names.
 
         Each table is read at one transaction, the newest when the statement is planned. More is
@@ -449,6 +449,8 @@ class Instance:
         Args:
             statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion; or
                 DELETE FROM with a table and a condition.
+            if_unchanged_since: Of a DELETE, a transaction number of its table, as for
+                `Table.delete`.
 
         Returns:
             The rows, as a stream, in no order unless the statement says one. Their `transaction` is
@@ -457,16 +459,19 @@ class Instance:
         Raises:
             QueryInvalid: it is another statement, a DELETE without a condition, cannot be
                 understood, or names an unknown table or column.
-            CommitContended, CommitTooLarge, CommitUnknown: of a DELETE, as by `Table.delete`.
+            CommitContended, CommitTooLarge, CommitUnknown, RowsChanged: of a DELETE, as by
+                `Table.delete`.
             DataDamaged: a file of a table is missing or wrong.
             StorageFailed: the temp folder is full, or the statement needs too much memory.
         """
         from sleeper.instance.sql import statement_rows
-        from sleeper.tables.sql import deletion_asked_for
+        from sleeper.tables.sql import check_deletes, deletion_asked_for
 
         deletion = deletion_asked_for(statement, lambda: [each.name for each in self.tables()])
         if deletion is not None:
-            return self.table(deletion.table).sql(statement)
+            table = self.table(deletion.table)
+            return table.sql(statement, if_unchanged_since=if_unchanged_since)
+        check_deletes(if_unchanged_since)
         return statement_rows(self._context, self._sql_handles, statement)
 
     def explain_sql(self, statement: str) -> str:

@@ -68,6 +68,18 @@ def deletion_asked_for(statement: object, names: Callable[[], Sequence[str]]) ->
     return found
 
 
+def check_deletes(if_unchanged_since: object) -> None:
+    """Check that a statement that deletes nothing relies on no version.
+
+    Raises:
+        QueryInvalid: it does.
+    """
+    if if_unchanged_since is not None:
+        raise QueryInvalid(
+            "if_unchanged_since is for DELETE: other statements change nothing, so leave it out"
+        )
+
+
 def deletion_answer(rows: int | None, transaction: int) -> Rows:
     """Return the answer to a DELETE statement: one row, with how many rows went."""
     deleted = pa.table({"deleted": pa.array([rows], pa.int64())})

@@ -417,7 +417,13 @@ class Table(TableHandle, WholeTable):
         ) as rows:
             return rows.count()
 
-    def sql(self, statement: str, *, as_of: int | datetime | None = None) -> Rows:
+    def sql(
+        self,
+        statement: str,
+        *,
+        as_of: int | datetime | None = None,
+        if_unchanged_since: int | None = None,
+    ) -> Rows:
         """Run one SQL statement that reads this table, or deletes rows of it, by its name.
 
         Conditions on row keys narrow what is read: =, IN, BETWEEN, comparisons and LIKE 'prefix%',
@@ -443,6 +449,7 @@ class Table(TableHandle, WholeTable):
             statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion; or
                 DELETE FROM with the name and a condition.
             as_of: A transaction number or an aware time, as for `query`.
+            if_unchanged_since: Of a DELETE, as for `delete`.
 
         Returns:
             The rows, as a stream, in no order unless the statement says one. A column name that
@@ -451,12 +458,13 @@ class Table(TableHandle, WholeTable):
         Raises:
             QueryInvalid: it is another statement, a DELETE of an older version or without a
                 condition, cannot be understood, or names an unknown column.
-            CommitContended, CommitTooLarge, CommitUnknown: of a DELETE, as by `delete`.
+            CommitContended, CommitTooLarge, CommitUnknown, RowsChanged: of a DELETE, as by
+                `delete`.
             VersionNotFound: there is no transaction `as_of`, or its files were deleted.
             DataDamaged: a file of the table is missing or wrong.
             StorageFailed: the temp folder is full, or the statement needs too much memory.
         """
-        from sleeper.tables.sql import deletion_asked_for, sql
+        from sleeper.tables.sql import check_deletes, deletion_asked_for, sql
 
         deletion = deletion_asked_for(statement, lambda: [self.name])
         version = checked_as_of(as_of)
@@ -465,7 +473,8 @@ class Table(TableHandle, WholeTable):
                 raise QueryInvalid("rows are deleted from the newest version: leave out as_of")
             from sleeper.tables.deletions.statement import delete_by_statement
 
-            return delete_by_statement(self._current(), deletion.where)
+            return delete_by_statement(self._current(), deletion.where, if_unchanged_since)
+        check_deletes(if_unchanged_since)
         answer = partial(sql, statement=statement)
         if version is None:
             return self._answered(answer, None)

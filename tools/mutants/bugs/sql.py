@@ -17,6 +17,22 @@ PLAIN = ("tests/unit/engine/sql/test_plain_statements.py", "tests/stories/test_p
 
 BUGS = (
     Bug(
+        name="deletions-in-sql-whatever-changed",
+        breaks="A DELETE by keys that relies on a version is committed though its leaves changed.",
+        module="tables/deletions/statement.py",
+        right="delete_rows(table, regions, condition.over(regions))",
+        wrong="delete_rows(table, regions)",
+        tests=("tests/stories/test_conditional_commits.py", "-k", "SQL or between"),
+    ),
+    Bug(
+        name="conditions-in-sql-whatever-changed",
+        breaks="A DELETE by values that relies on a version is committed whatever has changed.",
+        module="tables/deletions/statement.py",
+        right="delete_where(table, where, if_unchanged_since=condition.number)",
+        wrong="delete_where(table, where)",
+        tests=("tests/stories/test_conditional_commits.py", "-k", "SQL"),
+    ),
+    Bug(
         name="word-of-sql-is-a-name",
         breaks="SELECT current_user reads a column of that name, and not what SQL says.",
         module="engine/sql/plain_statements.py",

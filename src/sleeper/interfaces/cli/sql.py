@@ -21,7 +21,12 @@ from sleeper.engine.python_values import python_rows
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import SleeperError
-from sleeper.interfaces.cli.options import instance_option, json_option, text_of
+from sleeper.interfaces.cli.options import (
+    instance_option,
+    json_option,
+    text_of,
+    unchanged_since_option,
+)
 from sleeper.interfaces.cli.present import counted, print_grid
 from sleeper.interfaces.cli.query import chosen_format
 from sleeper.interfaces.cli.stderr import warn
@@ -290,6 +295,7 @@ def _first_rows(address: str, author: Author, statement: str) -> pa.Table:
     hidden=True,
     help="The folder of the prompt's history.",
 )
+@unchanged_since_option
 @instance_option
 @json_option
 def sql(
@@ -300,12 +306,14 @@ def sql(
     output: str | None,
     form: Literal["table"] | OutputFormat | None,
     state_folder: str,
+    if_unchanged_since: int | None,
     instance: str,
     as_json: bool,
 ) -> None:
-    """Run one SQL STATEMENT that reads tables, by their names.
+    """Run one SQL STATEMENT that reads tables, or deletes rows of one, by their names.
 
-    SELECT, WITH, VALUES, EXPLAIN and DESCRIBE are known, in the dialect of DataFusion.
+    SELECT, WITH, VALUES, EXPLAIN and DESCRIBE are known, in the dialect of DataFusion,
+    and DELETE FROM with a condition, which alone may have --if-unchanged-since.
     Conditions on row keys narrow what is read: --explain tells. Names are
     case-sensitive; those with signs are in double quotes, text in single ones.
 
@@ -324,9 +332,12 @@ def sql(
         raise click.UsageError("give a STATEMENT or --file, not both")
     if explain and (output or form or as_json or limit is not None):
         raise click.UsageError("--explain prints a text: leave out other options of output")
+    is_prompt = statement is None and file is None and sys.stdin.isatty()
+    if if_unchanged_since is not None and (explain or is_prompt):
+        raise click.UsageError("--if-unchanged-since is for a DELETE that is given and run")
     chosen = chosen_format(form, output, as_json=as_json)
     opened = connect(instance)
-    if statement is None and file is None and sys.stdin.isatty():
+    if is_prompt:
         history = Path(state_folder).expanduser()
         with StatementProcess(instance) as process:
             SqlPrompt(opened, history, run=process.first_rows, show=_show).run()
@@ -336,12 +347,12 @@ def sql(
         if explain:
             click.echo(awaited(lambda: _explained(opened, text)))
         else:
-            _run(opened, text, limit, chosen, output)
+            since = {} if if_unchanged_since is None else {"if_unchanged_since": if_unchanged_since}
+            _run(lambda: opened.sql(text, **since), limit, chosen, output)
 
 
 def _run(
-    opened: Any,
-    text: str,
+    ask: Callable[[], Rows],
     limit: int | None,
     chosen: Literal["table"] | OutputFormat,
     output: str | None,
@@ -349,7 +360,7 @@ def _run(
     """Run a statement, and write its rows."""
     count = None
     with elapsed_time("sql") as rows_counted_by:
-        rows = awaited(lambda: opened.sql(text))
+        rows = awaited(ask)
         rows_counted_by(rows.rows_read)
         if limit is not None:
             rows = rows.limited(limit)

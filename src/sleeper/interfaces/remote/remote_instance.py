@@ -22,6 +22,7 @@ from sleeper.interfaces.remote.remote_table import (
     path_of_table,
     text_of,
 )
+from sleeper.jobs.arguments import checked_since
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue, property_texts
@@ -144,10 +145,11 @@ class RemoteInstance:
         """
         self._client.send("DELETE", path_of_table(name))
 
-    def sql(self, statement: str) -> Rows:
+    def sql(self, statement: str, *, if_unchanged_since: int | None = None) -> Rows:
         """Return the rows of an SQL query over the tables, as `Instance.sql`."""
         body = {"statement": text_of(statement, "a statement")}
-        return answered_rows(self._client, "/sleeper/sql", body)
+        since = checked_since(if_unchanged_since)
+        return answered_rows(self._client, "/sleeper/sql", body, if_unchanged_since=since)
 
     def explain_sql(self, statement: str) -> str:
         """Return what a statement would do, and what it would read."""

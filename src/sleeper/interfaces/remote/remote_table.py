@@ -34,6 +34,7 @@ from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFaile
 from sleeper.html.values import NotebookTuple
 from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
+from sleeper.jobs.arguments import checked_since
 from sleeper.model.authors import committing
 from sleeper.model.csv_options import CsvOptions
 from sleeper.model.files import FileReference
@@ -424,12 +425,15 @@ class RemoteTable(WholeTable):
     def _count(self, body: Mapping[str, Any]) -> int:
         return int(self._client.send("POST", f"{path_of_table(self._name)}/count", body)["rows"])
 
-    def sql(self, statement: str, *, as_of: Any = None) -> Rows:
+    def sql(
+        self, statement: str, *, as_of: Any = None, if_unchanged_since: int | None = None
+    ) -> Rows:
         """Run one SQL statement that reads this table, by its name, as `Table.sql`."""
         body: dict[str, Any] = {"statement": text_of(statement, "a statement")}
         if (version := version_document(as_of)) is not None:
             body["as_of"] = version
-        return answered_rows(self._client, f"{path_of_table(self._name)}/sql", body)
+        path, since = f"{path_of_table(self._name)}/sql", checked_since(if_unchanged_since)
+        return answered_rows(self._client, path, body, if_unchanged_since=since)
 
     def explain_sql(self, statement: str) -> str:
         """Return what a statement would do, and what it would read."""

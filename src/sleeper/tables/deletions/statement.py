@@ -25,31 +25,36 @@ from sleeper.tables.open_table import OpenTable
 from sleeper.tables.read_rows import query_regions
 from sleeper.tables.sql import deletion_answer, regions_read, scanned_table
 from sleeper.tables.table_version import TableVersion
+from sleeper.tables.unchanged_since import UnchangedSince
 
 _log = logging.getLogger(__name__)
 
 
-def delete_by_statement(table: OpenTable, where: str) -> Rows:
+def delete_by_statement(
+    table: OpenTable, where: str, if_unchanged_since: int | None = None
+) -> Rows:
     """Delete the rows that meet the condition of a DELETE statement (`Table.sql`).
 
     Returns:
         One row with how many went as `deleted`: null where they could not be counted afterwards.
 
     Raises:
+        RowsChanged: a leaf that the deletion is about has changed since. Nothing was deleted.
         QueryInvalid: the condition does not fit the table.
         CommitTooLarge: the state store cannot replace as many files at once.
         CommitContended: others took the files in each attempt. Nothing was deleted.
     """
+    condition = UnchangedSince.of(table, if_unchanged_since)
     version = TableVersion.newest(table)
     regions = _regions(version, where) if version.state.format > 1 else None
     if regions:
         try:
-            number = delete_rows(table, regions).transaction
+            number = delete_rows(table, regions, condition.over(regions)).transaction
         except TableChanged:
             _log.info("table %s has no room for deleted keys: its files are written", table.name)
         else:
             return deletion_answer(_counted(table, number, regions), number)
-    done = delete_where(table, where)
+    done = delete_where(table, where, if_unchanged_since=condition.number)
     return deletion_answer(done.rows, done.transaction)
 
 

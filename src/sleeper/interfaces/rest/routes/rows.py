@@ -33,6 +33,7 @@ from sleeper.interfaces.rest.statements.process_handle import STATEMENT, CallKin
 from sleeper.interfaces.rest.statements.process_pool import statements_of
 from sleeper.interfaces.rest.statements.questions import Call, QuestionKind, version_of
 from sleeper.interfaces.rest.tokens import Role
+from sleeper.tables.sql import check_deletes
 
 _READ_HERE_BYTES: Final = 64 << 10
 """A question that is longer is read where statements run: what is made of 16 MiB of JSON, such as
@@ -66,6 +67,7 @@ class _QuestionRoute(CheckedRoute):
                 raise HTTPException(HTTPStatus.BAD_REQUEST, "the client left") from None
             if len(content) <= _READ_HERE_BYTES:
                 return await handle(request)
+            check_deletes(request.query_params.get("if_unchanged_since"))
             call = partial(
                 questions.large,
                 kind=kind,
@@ -131,7 +133,9 @@ async def delete(
 
 
 @router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
-async def table_sql(table: str, body: SqlBody, request: Request) -> Response:
+async def table_sql(
+    table: str, body: SqlBody, request: Request, if_unchanged_since: UnchangedSinceParameter = None
+) -> Response:
     """Run one SQL statement that reads this table, or deletes rows of it, by its name.
 
     With `explain` the answer is a JSON document with its plan. DELETE needs the role `write`, and
@@ -139,13 +143,16 @@ async def table_sql(table: str, body: SqlBody, request: Request) -> Response:
     """
     accept = request.headers.get("accept")
     if _deletes(body):
-        return await _sql_deletion(request, table, body)
+        return await _sql_deletion(request, table, body, if_unchanged_since)
+    check_deletes(if_unchanged_since)
     call = partial(questions.table_sql, table=table, body=body, accept=accept)
     return await _answer(request, call, is_bounded=True)
 
 
 @instance_router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
-async def instance_sql(body: SqlBody, request: Request) -> Response:
+async def instance_sql(
+    body: SqlBody, request: Request, if_unchanged_since: UnchangedSinceParameter = None
+) -> Response:
     """Run one SQL statement that reads tables of the instance, or deletes rows of one.
 
     With `explain` the answer is a JSON document with its plan. DELETE needs the role `write`, and
@@ -153,7 +160,8 @@ async def instance_sql(body: SqlBody, request: Request) -> Response:
     """
     accept = request.headers.get("accept")
     if _deletes(body) and body.as_of is None:
-        return await _sql_deletion(request, None, body)
+        return await _sql_deletion(request, None, body, if_unchanged_since)
+    check_deletes(if_unchanged_since)
     call = partial(questions.instance_sql, body=body, accept=accept)
     return await _answer(request, call, is_bounded=True)
 
@@ -162,11 +170,19 @@ def _deletes(body: SqlBody) -> bool:
     return not body.explain and deletion_in(body.statement) is not None
 
 
-async def _sql_deletion(request: Request, table: str | None, body: SqlBody) -> Response:
+async def _sql_deletion(
+    request: Request, table: str | None, body: SqlBody, if_unchanged_since: int | None
+) -> Response:
     """Delete rows by a statement, for whoever may write."""
     await check_role(request, Role.WRITE)
     accept = request.headers.get("accept")
-    call = partial(questions.sql_deletion, table=table, body=body, accept=accept)
+    call = partial(
+        questions.sql_deletion,
+        table=table,
+        body=body,
+        accept=accept,
+        if_unchanged_since=if_unchanged_since,
+    )
     return await _answer(request, call, is_bounded=False)
 
 

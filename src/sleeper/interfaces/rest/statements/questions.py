@@ -92,16 +92,22 @@ def instance_sql(served: ServedInstance, *, body: SqlBody, accept: str | None) -
 
 
 def sql_deletion(
-    served: ServedInstance, *, table: str | None, body: SqlBody, accept: str | None
+    served: ServedInstance,
+    *,
+    table: str | None,
+    body: SqlBody,
+    accept: str | None,
+    if_unchanged_since: int | None,
 ) -> Answer:
     """Delete rows as a statement says, of one table or any."""
     form = answer_format(body.format, accept)
     statement = checked_sql(body.statement, may_delete=True)
     if table is None:
-        rows = served.instance.sql(statement)
+        rows = served.instance.sql(statement, if_unchanged_since=if_unchanged_since)
     else:
         as_of = None if body.as_of is None else version_of(body.as_of)
-        rows = served.table(table).sql(statement, as_of=as_of)
+        opened = served.table(table)
+        rows = opened.sql(statement, as_of=as_of, if_unchanged_since=if_unchanged_since)
     return rows_answer(rows, form, served.limits)
 
 
