@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -223,7 +223,8 @@ def scanned_table(
         return _RegionsRead(version, found.regions, is_exact, ordered)
 
     may_merge = ordered or _may_merge(reading)
-    return _scanned(version.name, reading, narrowed, may_merge=may_merge)
+    row_count = partial(_row_count, version.state)
+    return _scanned(version.name, reading, narrowed, may_merge=may_merge, row_count=row_count)
 
 
 def scanned_lazily(table: OpenTable) -> ScannedTable:
@@ -235,7 +236,18 @@ def scanned_lazily(table: OpenTable) -> ScannedTable:
         version = TableVersion(table.name, reading, known_state(), now_ms)
         return scanned_table(version).narrowed(condition)
 
-    return _scanned(table.name, reading, narrowed, may_merge=_may_merge(reading))
+    return _scanned(
+        table.name,
+        reading,
+        narrowed,
+        may_merge=_may_merge(reading),
+        row_count=lambda: _row_count(known_state()),
+    )
+
+
+def _row_count(state: TableState) -> int:
+    """Return how many rows the files of a table have; some counts may be estimates."""
+    return sum(totals.rows for totals in state.files.totals().values())
 
 
 def _scanned(
@@ -244,9 +256,11 @@ def _scanned(
     narrowed: Callable[[Condition], NarrowedRead],
     *,
     may_merge: bool,
+    row_count: Callable[[], int] | None = None,
 ) -> ScannedTable:
     key = reading.schema.names[0]
-    return ScannedTable(name, reading.shown_schema, key, narrowed, may_merge=may_merge)
+    shown = reading.shown_schema
+    return ScannedTable(name, shown, key, narrowed, may_merge=may_merge, row_count=row_count)
 
 
 def regions_read(read: NarrowedRead) -> Sequence[Region]:

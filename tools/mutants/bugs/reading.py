@@ -88,8 +88,8 @@ BUGS = (
         name="sql-with-columns-as-in-files",
         breaks="SELECT * has key columns first.",
         module="tables/sql.py",
-        right="ScannedTable(name, reading.shown_schema,",
-        wrong="ScannedTable(name, reading.arrow_schema,",
+        right="    shown = reading.shown_schema\n",
+        wrong="    shown = reading.arrow_schema\n",
         tests=COLUMN_ORDER,
     ),
     Bug(

@@ -1,9 +1,12 @@
 """Finds in DataFusion's optimized plan which rows of each table a statement needs.
 
-Each table is a dataset below a LIMIT that limits nothing (`BARRIER`). No condition may be pushed
+Each table is a dataset below a LIMIT that limits nothing (`barrier`). No condition may be pushed
 through a LIMIT, so DataFusion evaluates every condition itself, on every row that it gets. Pushed
 into the dataset a condition would have to be evaluated by pyarrow, which compares NaN and nulls in
 lists otherwise than SQL. The conditions directly above the LIMIT narrow what is read.
+
+Where several tables are joined, the LIMIT also says how large a table is beside the others: a
+dataset tells DataFusion no number of rows, and a join keeps the smaller side in memory.
 """
 
 from __future__ import annotations
@@ -19,8 +22,33 @@ from sleeper.engine.sql.conditions import datafusion_condition
 from sleeper.state.plans.key_conditions import UNKNOWN, AnyOf, Condition
 
 ROWS_MAX: Final = 2**63 - 1
-BARRIER: Final = f"Limit: skip=0, fetch={ROWS_MAX}"
-"""How DataFusion shows the LIMIT above each table."""
+"""The LIMIT above a table of which no number of rows is said."""
+
+_SHIFT: Final = 24
+_SMALL_BITS: Final = 10  # tables of fewer rows are alike
+
+
+def rows_limit(row_count: int | None) -> int:
+    """Return the LIMIT above a table: a power of two, 16 million times its rows or more.
+
+    So limits are in the proportion of the tables, and no table reaches its own: row counts of a
+    state may be estimates. Powers of two let statements share contexts while tables grow.
+
+    Args:
+        row_count: About how many rows the table has; None if that is not to be said.
+    """
+    if row_count is None:
+        return ROWS_MAX
+    return min(1 << (_SHIFT + max(_SMALL_BITS, row_count.bit_length())), ROWS_MAX)
+
+
+def barrier(limit: int) -> str:
+    """Return how DataFusion shows the LIMIT above a table."""
+    return f"Limit: skip=0, fetch={limit}"
+
+
+LIMITS: Final = (*(1 << n for n in range(_SHIFT + _SMALL_BITS, 63)), ROWS_MAX)
+"""All that `rows_limit` returns."""
 
 STORED: Final = "stored"
 """The schema that has the datasets; users name the views on them."""
@@ -39,7 +67,20 @@ class DirectRead:
     condition: Condition | None
 
 
-def conditions_of(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Condition]:
+@dataclass(frozen=True, slots=True)
+class BarredTable:
+    """A table of a statement, below its LIMIT.
+
+    Attributes:
+        schema: Its columns.
+        limit: The LIMIT.
+    """
+
+    schema: pa.Schema
+    limit: int
+
+
+def conditions_of(plan: Any, tables: Mapping[str, BarredTable]) -> dict[str, Condition]:
     """Return the condition that the rows of each table in a plan meet, by its name.
 
     A table that a statement scans several times is read with all its conditions, joined by OR. A
@@ -47,14 +88,14 @@ def conditions_of(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Cond
 
     Args:
         plan: The optimized logical plan.
-        schemas: The columns of all tables.
+        tables: All tables.
     """
     found: dict[str, list[Condition]] = {}
-    for table, condition in _scans(plan, schemas):
+    for table, condition in _scans(plan, tables):
         found.setdefault(table, []).append(condition)
     shown = [line.strip() for line in plan.display_indent().splitlines()]
     conditions: dict[str, Condition] = {}
-    for table in schemas:
+    for table in tables:
         start = f"TableScan: {STORED}.{table} "
         count = sum(line.startswith(start) for line in shown)
         parts = found.get(table, [])
@@ -63,7 +104,7 @@ def conditions_of(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Cond
     return conditions
 
 
-def direct_read(plan: Any, schemas: Mapping[str, pa.Schema]) -> DirectRead | None:
+def direct_read(plan: Any, tables: Mapping[str, BarredTable]) -> DirectRead | None:
     """Return what a plan reads if it only selects columns by a condition, else None."""
     node = plan
     while (variant := node_class(node)) is not None:
@@ -76,7 +117,7 @@ def direct_read(plan: Any, schemas: Mapping[str, pa.Schema]) -> DirectRead | Non
                 ):
                     return None
             case "Filter" | "Limit":
-                scan = _scan(node, variant, schemas)
+                scan = _scan(node, variant, tables)
                 return None if scan is None else DirectRead(*scan)
             case _:
                 return None
@@ -84,11 +125,11 @@ def direct_read(plan: Any, schemas: Mapping[str, pa.Schema]) -> DirectRead | Non
     return None
 
 
-def _scans(plan: Any, schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, Condition]]:
+def _scans(plan: Any, tables: Mapping[str, BarredTable]) -> Iterator[tuple[str, Condition]]:
     nodes = [plan]
     while nodes:
         node = nodes.pop()
-        scan = _scan(node, node_class(node), schemas)
+        scan = _scan(node, node_class(node), tables)
         if scan is not None:
             yield scan[0], UNKNOWN if scan[1] is None else scan[1]
         else:
@@ -96,30 +137,33 @@ def _scans(plan: Any, schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, C
 
 
 def _scan(
-    node: Any, variant: Any, schemas: Mapping[str, pa.Schema]
+    node: Any, variant: Any, tables: Mapping[str, BarredTable]
 ) -> tuple[str, Condition | None] | None:
     """Return the table below a LIMIT, and the condition above that, if this is one of these."""
     if type(variant).__name__ == "Filter":
         (below,) = node.inputs()
-        table = _table_below_barrier(below, schemas)
+        table = _table_below_barrier(below, tables)
         return (
             None
             if table is None
-            else (table, datafusion_condition(variant.predicate(), schemas[table]))
+            else (table, datafusion_condition(variant.predicate(), tables[table].schema))
         )
-    table = _table_below_barrier(node, schemas)
+    table = _table_below_barrier(node, tables)
     return None if table is None else (table, None)
 
 
-def _table_below_barrier(node: Any, schemas: Mapping[str, pa.Schema]) -> str | None:
-    if node.display() != BARRIER:
+def _table_below_barrier(node: Any, tables: Mapping[str, BarredTable]) -> str | None:
+    shown = node.display()
+    if not shown.startswith("Limit:"):
         return None
     (below,) = node.inputs()
     variant = node_class(below)
     if type(variant).__name__ != "TableScan":
         return None
     _, schema, table = variant.fqn()
-    return str(table) if schema == STORED and table in schemas else None
+    if schema != STORED or table not in tables or shown != barrier(tables[table].limit):
+        return None
+    return str(table)
 
 
 def node_class(node: Any) -> Any:

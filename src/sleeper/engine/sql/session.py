@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -16,7 +16,14 @@ from sleeper.engine.reading.session import datafusion, new_context, node_names
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.failures import translated
 from sleeper.engine.sql.float_aggregates import register_functions
-from sleeper.engine.sql.plans import ROWS_MAX, SIMPLIFY, STORED, conditions_of, direct_read
+from sleeper.engine.sql.plans import (
+    SIMPLIFY,
+    STORED,
+    BarredTable,
+    conditions_of,
+    direct_read,
+    rows_limit,
+)
 from sleeper.engine.sql.table_scan import (
     NarrowedRead,
     OpenScan,
@@ -55,7 +62,7 @@ class SqlContext:
     """A context of DataFusion with some tables.
 
     Args:
-        schemas: The columns of each table, by its name.
+        tables: The tables, by name.
         partitions: How many parts of the rows are computed at once.
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
         keep_limits: True to keep the LIMIT above each table where it is, by a condition above it
@@ -71,7 +78,7 @@ class SqlContext:
 
     def __init__(
         self,
-        schemas: Mapping[str, pa.Schema],
+        tables: Mapping[str, BarredTable],
         partitions: int,
         temp_folder: Path | None,
         *,
@@ -94,11 +101,11 @@ class SqlContext:
         catalog = self.context.catalog(_CATALOG)
         catalog.register_schema(STORED, module.catalog.Schema.memory_schema())
         stored, named = catalog.schema(STORED), catalog.schema(_SCHEMA)
-        for name, schema in schemas.items():
-            self.datasets[name] = TableDataset(name, schema)
+        for name, table in tables.items():
+            self.datasets[name] = TableDataset(name, table.schema)
             stored.register_table(name, module.catalog.Table(self.datasets[name]))
             place = f'{STORED}."{name.replace(chr(34), chr(34) * 2)}"'
-            limited = self.context.table(place).limit(ROWS_MAX)
+            limited = self.context.table(place).limit(table.limit)
             self.views[name] = limited.filter(_ALWAYS) if keep_limits else limited
             named.register_table(name, module.catalog.Table(self.views[name]))
 
@@ -163,6 +170,7 @@ class SqlSession:
         in_order: True if rows must stay in the order in which they are read.
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
         keep_limits, joins_lists: As for `SqlContext`.
+        joined: The tables that the statement may join.
 
     Attributes:
         scans: The reads of the statement.
@@ -177,17 +185,21 @@ class SqlSession:
         temp_folder: Path | None,
         keep_limits: bool = False,
         joins_lists: bool = True,
+        joined: Collection[str] = (),
     ) -> None:
         self.scans = OpenScans()
         self.reads: dict[str, NarrowedRead] = {}
         self._tables = tables
-        self._schemas = {name: table.arrow_schema for name, table in tables.items()}
+        self._barred = {
+            name: BarredTable(table.arrow_schema, _limit(table, is_joined=name in joined))
+            for name, table in tables.items()
+        }
         self._columns_read: dict[str, set[str]] = {name: set() for name in tables}
         one_partition = in_order or any(table.may_merge for table in tables.values())
         partitions = 1 if one_partition else PARTITIONS
         options = {"keep_limits": keep_limits, "joins_lists": joins_lists}
-        self._kind = (tuple(self._schemas.items()), partitions, temp_folder, *options.values())
-        make = partial(SqlContext, self._schemas, partitions, temp_folder, **options)
+        self._kind = (tuple(self._barred.items()), partitions, temp_folder, *options.values())
+        make = partial(SqlContext, self._barred, partitions, temp_folder, **options)
         self._context: SqlContext | None = IDLE.take(self._kind, make)
         self._context.use(self._open_scan)
 
@@ -200,7 +212,8 @@ class SqlSession:
     @property
     def columns(self) -> list[str]:
         """The names of all columns of all tables."""
-        return [*dict.fromkeys(name for schema in self._schemas.values() for name in schema.names)]
+        tables = self._barred.values()
+        return [*dict.fromkeys(name for table in tables for name in table.schema.names)]
 
     def view(self, name: str) -> Any:
         """Return a table as a frame of DataFusion."""
@@ -222,20 +235,20 @@ class SqlSession:
     def plan(self, frame: Any) -> Any:
         """Return the optimized plan of a frame, and note what it reads of each table."""
         plan = frame.optimized_logical_plan()
-        for name, condition in conditions_of(plan, self._schemas).items():
+        for name, condition in conditions_of(plan, self._barred).items():
             self.reads[name] = self._tables[name].narrowed(condition)
         return plan
 
     def columns_read(self, name: str) -> list[str]:
         """Return the columns that the planned scans of a table need, one at least."""
-        names = self._schemas[name].names
+        names = self._barred[name].schema.names
         return [each for each in names if each in self._columns_read[name]] or [
             self._tables[name].key
         ]
 
     def direct(self, plan: Any) -> NarrowedRead | None:
         """Return the read whose rows are the result of a plan, if there is nothing else to do."""
-        found = direct_read(plan, self._schemas)
+        found = direct_read(plan, self._barred)
         if found is None:
             return None
         read = self.reads[found.table]
@@ -273,7 +286,14 @@ class SqlSession:
                 return self.reads[name].rows(columns)
             return _counted(self.reads[name], self.columns_read(name)[:1])
 
-        return partial(self.scans.open, rows)
+        return partial(self.scans.open, rows, self._barred[name].limit)
+
+
+def _limit(table: ScannedTable, *, is_joined: bool) -> int:
+    """Return the LIMIT above a table, which tells joins how large it is."""
+    if not is_joined or table.row_count is None:
+        return rows_limit(None)
+    return rows_limit(table.row_count())
 
 
 def _counted(read: NarrowedRead, column: Sequence[str]) -> Rows:

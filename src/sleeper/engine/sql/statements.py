@@ -45,7 +45,7 @@ from sleeper.engine.sql.float_aggregates import (
     rewritten,
 )
 from sleeper.engine.sql.plain_statements import plain_read
-from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, joins_lists
+from sleeper.engine.sql.plans import LIMITS, STORED, barrier, joins_lists
 from sleeper.engine.sql.refusals import check_planned, check_times, check_written
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, spooled
@@ -119,8 +119,8 @@ _INSTEAD: Final = {
     "set": "set properties by Table.set_properties() (`sleeper table set`)",
 }
 
-_SORT_IN_MEMORY: Final = f"TopK(fetch={ROWS_MAX})"
-"""A sort of all rows into which DataFusion moved the LIMIT above a table: it spills nothing."""
+_SORTS_IN_MEMORY: Final = tuple(f"TopK(fetch={limit})" for limit in LIMITS)
+"""Sorts of all rows into which DataFusion moved the LIMIT above a table: they spill nothing."""
 
 
 class Statement:
@@ -150,6 +150,7 @@ class Statement:
         _check_reads(text)
         self._no_such_table = no_such_table
         self._planned_text = self._text = as_written(text)
+        self._joined = _named_together(text, self._tables)
         self._plan()
         with self._translated():
             given = self._frame.schema()
@@ -164,7 +165,8 @@ class Statement:
             self._joins_lists = False
             self._session.close()
             self._plan_it()
-        if self._physical is not None and _SORT_IN_MEMORY in self._physical.display_indent():
+        shown = "" if self._physical is None else self._physical.display_indent()
+        if any(sort in shown for sort in _SORTS_IN_MEMORY):
             self._session.close()
             self._plan_it(keep_limits=True)
 
@@ -200,6 +202,7 @@ class Statement:
             temp_folder=self._temp_folder,
             keep_limits=keep_limits,
             joins_lists=self._joins_lists,
+            joined=self._joined,
         )
         if self._planned_text != self._text:
             self._session.use_float_functions()
@@ -287,9 +290,23 @@ class Statement:
 
 def _without_barriers(shown: str) -> str:
     """Return a plan without the LIMITs above tables, which limit nothing."""
-    limits = (BARRIER, f"Global{BARRIER}".replace("Limit:", "LimitExec:"))
-    lines = [line for line in shown.splitlines() if line.strip() not in limits]
-    return "\n".join(lines).replace(f", fetch={ROWS_MAX}", "").replace(f"{STORED}.", "")
+    barriers = {barrier(limit) for limit in LIMITS}
+    lines = [
+        line
+        for line in shown.splitlines()
+        if line.strip().removeprefix("Global").replace("LimitExec:", "Limit:") not in barriers
+    ]
+    return _FETCHES.sub("", "\n".join(lines)).replace(f"{STORED}.", "")
+
+
+_FETCHES: Final = re.compile(rf", fetch=(?:{'|'.join(map(str, LIMITS))})\b")
+
+
+def _named_together(text: str, tables: Mapping[str, ScannedTable]) -> frozenset[str]:
+    """Return the tables whose names are words of a statement, if they are several."""
+    plain = text.replace('""', '"')
+    found = {name for name in tables if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain)}
+    return frozenset(found if len(found) > 1 else ())
 
 
 def _check_reads(text: object) -> None:

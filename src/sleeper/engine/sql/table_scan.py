@@ -20,6 +20,7 @@ from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.reading.few_rows import key_limits, places_between
 from sleeper.engine.rows import Rows
 from sleeper.engine.temp_folder import temp_file_failures, temp_folder
+from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
@@ -57,6 +58,8 @@ class ScannedTable:
         arrow_schema: Its columns, in the order in which they are returned.
         key: The first row key, which is read where rows are counted and no column is needed.
         narrowed: Returns the read of the rows that can meet a condition.
+        row_count: Returns about how many rows the table has, for the order of joins; None if nobody
+            knows.
         may_merge: True if a read may wait for tasks of DataFusion's threads: where rows of several
             files are merged, or files are in a bucket.
     """
@@ -66,6 +69,7 @@ class ScannedTable:
     key: str
     narrowed: Callable[[Condition], NarrowedRead]
     may_merge: bool
+    row_count: Callable[[], int] | None = None
 
 
 # ---------------------------------------------------------------- streams
@@ -84,14 +88,18 @@ class ScanStream:
 
     Args:
         read: Returns the rows; called when the first batch is taken.
+        rows_max: How many rows the plan takes them to be at most.
         failed: Gets the error that reading raised: DataFusion keeps only its text.
 
     Attributes:
         rows_read: How many rows were taken so far.
     """
 
-    def __init__(self, read: Callable[[], Rows], failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, read: Callable[[], Rows], rows_max: int, failed: Callable[[BaseException], None]
+    ) -> None:
         self._batches = _batches(read)
+        self._rows_max = rows_max
         self._failed = failed
         self._closed = False
         self._lock = Lock()
@@ -106,13 +114,22 @@ class ScanStream:
                 raise StopIteration
             try:
                 batch = next(self._batches)
+                self._count(batch)
             except StopIteration:
                 raise
             except BaseException as error:
                 self._failed(error)
                 raise
-            self.rows_read += batch.num_rows
             return batch
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        """Count rows. The LIMIT above a table would leave out what is too many in silence."""
+        self.rows_read += batch.num_rows
+        if self.rows_read > self._rows_max:
+            raise DataDamaged(
+                f"a table has more than {self._rows_max:,} rows, and far fewer by its state: find "
+                "its faults by Table.verify() (`sleeper verify`)"
+            )
 
     def close(self) -> None:
         """Stop reading; waits for the batch that is being read."""
@@ -141,9 +158,9 @@ class OpenScans:
         self.failure: BaseException | None = None
         _every_open.add(self)
 
-    def open(self, read: Callable[[], Rows]) -> ScanStream:
-        """Return the stream of a scan."""
-        stream = ScanStream(read, self._note)
+    def open(self, read: Callable[[], Rows], rows_max: int) -> ScanStream:
+        """Return the stream of a scan, of so many rows at most."""
+        stream = ScanStream(read, rows_max, self._note)
         with self._lock:
             self._streams.append(stream)
         return stream
