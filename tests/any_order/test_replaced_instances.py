@@ -150,17 +150,18 @@ class ReplacedInstances(RuleBasedStateMachine):
 
     @rule(which=HANDLES)
     def set_property(self, which: int) -> None:
-        """A handle changes the table's record, which is an entry of the index."""
-        handle = self.handles[which]
+        """A handle changes the table's record, for which it need know the index alone."""
+        handle, stored = self.handles[which], self.stored
         self.place.wait()
         try:
             handle.table.set_properties({GC_DELAY: next(self.numbers)})
         except (InstanceLost, TableNotFound):
-            assert not handle.is_current(self.stored)
+            assert not handle.is_current(stored)
             return
-        assert handle.is_current(self.stored)
+        assert stored is not None
+        assert _has(stored.index, handle.index)
         self.add_index()
-        self.note(handle)
+        handle.index = (len(stored.index), stored.index[-1])
 
     @precondition(lambda self: self.stored is not None and self.stored.index)
     @rule(which=HANDLES)
