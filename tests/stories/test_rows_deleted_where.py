@@ -426,6 +426,8 @@ class TestRefusals:
             ("id IN (SELECT id FROM t)", "no table"),
             ("100 / (day - 1) > 0", "Divide by zero"),
             ("random() < 0.5", "must give the same each time"),
+            ("RANDOM ( ) < 2", "must give the same each time"),
+            ("id > 5 OR uuid() > ''", "has uuid"),
         ],
     )
     def test_of_a_condition_that_is_none(self, table, where, says):

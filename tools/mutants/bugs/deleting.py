@@ -39,6 +39,14 @@ JOBS = ("tests/stories/test_delete_jobs.py", "-k", "TestOnce or TestRefusals")
 
 BUGS = (
     Bug(
+        name="drawn-conditions-delete",
+        breaks="A condition that random() decides deletes rows, if by chance the counts agree.",
+        module="tables/deletions/where.py",
+        right="    if drawn is not None:\n",
+        wrong="    if drawn == where:\n",
+        tests=("tests/stories/test_rows_deleted_where.py", "-k", "is_none"),
+    ),
+    Bug(
         name="deletion-without-its-id",
         breaks="A deletion by keys that is repeated under its id deletes rows added since.",
         module="tables/unchanged_since.py",

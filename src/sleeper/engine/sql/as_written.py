@@ -7,7 +7,8 @@ nanoseconds of the text after TIMESTAMP, which are of the years 1677 to 2262 alo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 _TOKEN: Final = re.compile(
@@ -56,6 +57,19 @@ def as_written(text: str) -> str:
     if is_distinct:
         tokens = _in_parentheses(tokens)
     return "".join(tokens)
+
+
+def called_function(text: str, names: Collection[str]) -> str | None:
+    """Return the first of some functions, in lower case, that a statement or condition calls.
+
+    >>> called_function("n > 5 OR Random () < 0.5 OR a = 'uuid()'", {"random", "uuid"})
+    'random'
+    """
+    tokens = [match[0] for match in _TOKEN.finditer(text) if match["space"] is None]
+    pairs = pairwise(tokens)
+    return next(
+        (name.lower() for name, after in pairs if after == "(" and name.lower() in names), None
+    )
 
 
 def _solid(tokens: Sequence[str]) -> list[int]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from sleeper.engine.reading.regions import row_groups
+from sleeper.engine.sql.as_written import called_function
 from sleeper.errors import DataDamaged, FileReferenceNotFound, QueryInvalid
 from sleeper.model.queries import NOT_GIVEN
 from sleeper.model.ranges import Region
@@ -28,6 +30,9 @@ from sleeper.tables.write_out import (
     until_undisturbed,
     write_out_beside,
 )
+
+_DRAWN: Final = ("random", "uuid")
+"""Functions of SQL that give each row another value at each call."""
 
 
 def delete_where(
@@ -51,6 +56,13 @@ def delete_where(
         raise QueryInvalid(
             f"delete takes where= alone, and not {others[0]}= beside it: write conditions on keys "
             'into it, such as where="id = 5 AND day < 3"'
+        )
+
+    drawn = called_function(str(where), _DRAWN)  # what is no text is refused where it is asked
+    if drawn is not None:
+        raise QueryInvalid(
+            f"{where!r} has {drawn}(), which gives another value each time: a condition must give "
+            "the same each time. Nothing was deleted"
         )
 
     @contextmanager
