@@ -397,6 +397,34 @@ def test_times_are_compared_with_times(instance, table, condition, rows):
 
 
 @pytest.mark.parametrize(
+    ("condition", "is_refused"),
+    [
+        ('"a.b" != 9', False),
+        ('"a.b" = c AND "a.b" BETWEEN 1 AND 9 AND 3 < "a.b"', False),
+        ('"a.c" = b', False),
+        ('"a.c" > 5', True),
+        ('"a.b" < "a.c"', True),
+        ("c = b", True),
+    ],
+)
+def test_columns_whose_names_have_dots_are_told_from_those_of_tables(
+    instance, condition, is_refused
+):
+    """Given columns of times and of numbers, of which some end as others do, then each is known."""
+    kinds = {"k": pa.int64(), "b": pa.timestamp("us"), "a.b": pa.int64(), "c": pa.int64()}
+    schema = pa.schema([*kinds.items(), ("a.c", pa.timestamp("us"))])
+    dotted = instance.create_table("dotted", schema, row_keys=["k"])
+    noon = datetime(2024, 1, 1, 12)
+    dotted.ingest([{"k": 1, "b": noon, "a.b": 5, "c": 5, "a.c": noon}])
+
+    if is_refused:
+        with pytest.raises(QueryInvalid, match="has times, and is compared with a number"):
+            dotted.count(where=condition)
+    else:
+        assert dotted.count(where=condition) == 1
+
+
+@pytest.mark.parametrize(
     ("typed", "words"),
     [
         (("list",), "Did you mean 'sleeper table list'?"),

@@ -45,8 +45,8 @@ BUGS = (
         name="days-are-numbers",
         breaks="A date is compared with the number of its day, in silence.",
         module="engine/sql/refusals.py",
-        right="    if compared is None:\n        return\n    name",
-        wrong="    if compared is None or 'Date32' in shown:\n        return\n    name",
+        right="    if name is None:\n        return\n    kind",
+        wrong="    if name is None or 'Date32' in shown:\n        return\n    kind",
         tests=MISTAKES,
     ),
     Bug(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from sleeper.engine.sql.failures import time_text
@@ -70,15 +70,26 @@ def check_times(frame: Any, what: str) -> None:
         return
     numbers = [name for name, found in kinds.items() if all(map(_IS_NUMBER.match, found))]
     time, number = _one_of(times), rf"(?:{_NUMBER}|{_one_of(numbers)})"
-    compared = re.search(
-        rf"{_BEFORE}{time} (?:{_COMPARISON} {number}{_AFTER}|(?:NOT )?IN \(\[{_NUMBER}"
-        rf"|(?:NOT )?BETWEEN (?:(?:(?!AND )\S+ )+AND )?{number}{_AFTER})"
-        rf"|{_BEFORE}{number} {_COMPARISON} {time}{_AFTER}",
-        shown,
+    compared = (
+        (
+            rf"{_BEFORE}(?P<time>{time}) (?:{_COMPARISON} (?P<number>{number}){_AFTER}"
+            rf"|(?:NOT )?IN \(\[{_NUMBER}"
+            rf"|(?:NOT )?BETWEEN (?:(?:(?!AND )\S+ )+AND )?{number}{_AFTER})"
+        ),
+        rf"{_BEFORE}(?P<number>{number}) {_COMPARISON} (?P<time>{time}){_AFTER}",
     )
-    if compared is None:
+    sides = (
+        match.group("time", "number") for each in compared for match in re.finditer(each, shown)
+    )
+    names = (
+        name
+        for side, other in sides
+        if (name := _column(side, kinds)) in times
+        and (other is None or "(" in other or _column(other, kinds) in numbers)
+    )
+    name = next(names, None)
+    if name is None:
         return
-    name = next(each for each in times if re.search(rf"\b{re.escape(each)}(?!\w)", compared[0]))
     kind = min(kinds[name])
     quoted = name if name.isidentifier() else f'"{name}"'
     number_type = "Int32" if kind in ("Date32", "Time32") else "Int64"
@@ -105,6 +116,13 @@ def _one_of(names: Sequence[str]) -> str:
     """Return a pattern for one of some columns, with or without its table."""
     every = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return rf"(?:[^\s()\[\],]+\.)?(?:{every or '(?!)'})"
+
+
+def _column(shown: str, names: Collection[str]) -> str:
+    """Return the column that a plan shows, with or without its table: names may have dots too."""
+    parts = shown.split(".")
+    ends = (".".join(parts[place:]) for place in range(len(parts)))
+    return next(end for end in ends if end in names)
 
 
 def check_planned(frame: Any, plan: Any, what: str) -> None:
