@@ -84,12 +84,11 @@ def retry_files(self: JobsHandle, job_ids: Iterable[str] | None = None) -> Retri
         paths = [file.path for file in files]
         missing = self.tables.missing(paths)
         try:
-            table = self.tables.table(files[0].table_id)
-            table.refresh()
+            properties = self.tables.properties(files[0].table_id)
         except TableNotFound as deleted:
             _log.info("job %s of submitted files is not sent again: %s", job_id, deleted)
             continue
-        queue = QUEUES_OF_BATCHER[table.properties.batcher.ingest_queue]
+        queue = QUEUES_OF_BATCHER[properties.batcher.ingest_queue]
         there = [path for path in paths if path not in missing]
         counts.append(self.stores.batcher.reopen(job_id, there, queue))
         gone += missing

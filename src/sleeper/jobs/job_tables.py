@@ -18,6 +18,7 @@ from sleeper.model.formats.batcher_submission import BatcherSubmission
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.formats.ingest_job import IngestJob
 from sleeper.model.jobs.events import UNKNOWN_TABLE
+from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import TableRecord
 from sleeper.ports.objects import InputStore
 from sleeper.ports.table_index import TableIndex
@@ -109,6 +110,18 @@ class JobTables:
             if len(self._open) > _TABLES_OPEN_MAX:
                 self._open.popitem(last=False)
         return table
+
+    def properties(self, table_id: str) -> TableProperties:
+        """Return the properties of a table as they are now; an open one has those of its opening.
+
+        Raises:
+            TableNotFound: there is none of this id.
+        """
+        opened = self.table(table_id)
+        record = self._index.by_id(table_id)
+        if record is None:
+            raise TableNotFound(f"table {opened.name!r} was deleted")
+        return replace(opened.properties, values=record.properties)
 
     def find(self, *, table_id: str | None, table_name: str | None) -> TableRecord | None:
         """Return the table of a job, or None; the id wins over the name (rule ING-9)."""

@@ -129,8 +129,19 @@ def exact_key(schema: Schema, key: object) -> Key | None:
     given = key_values(schema, key)
     if len(given) < len(schema.row_keys):
         return None
+    return tuple(checked_key(schema, key).values())
+
+
+def checked_key(schema: Schema, key: object) -> dict[str, Any]:
+    """Return the values of a row key, or of a part of it, by field, in the order of the fields.
+
+    Raises:
+        QueryInvalid: a field is unknown, a value has the wrong type, or there are too many.
+    """
+    given = key_values(schema, key)
+    fields = (field for field in schema.row_keys if field.name in given)
     try:
-        return tuple([checked_value(field, given[field.name]) for field in schema.row_keys])
+        return {field.name: checked_value(field, given[field.name]) for field in fields}
     except QueryInvalid as error:
         raise QueryInvalid(f"{error}{_complete_key(schema, key)}") from None
 

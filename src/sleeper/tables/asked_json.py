@@ -19,8 +19,8 @@ from sleeper.errors import QueryInvalid
 from sleeper.lookup.keys import key_batch, key_rows
 from sleeper.model.column_types import key_traits
 from sleeper.model.formats.query_json import regions_to_json
-from sleeper.model.keys import checked_value, key_type, value_from_json, value_to_json
-from sleeper.model.queries import NOT_GIVEN, asked_by, asked_regions, key_values
+from sleeper.model.keys import key_type, value_from_json, value_to_json
+from sleeper.model.queries import NOT_GIVEN, asked_by, asked_regions, checked_key
 from sleeper.model.schema import Field, Schema
 
 _ENDS: Final = {"min", "minInclusive", "max", "maxInclusive"}
@@ -176,9 +176,9 @@ def asked_to_json(
 
 
 def _key(schema: Schema, key: object) -> dict[str, Any]:
-    given = key_values(schema, key)
+    given = checked_key(schema, key)
     return {
-        field.name: value_to_json(key_type(field), checked_value(field, given[field.name]))
+        field.name: value_to_json(key_type(field), given[field.name])
         for field in schema.row_keys
         if field.name in given
     }

@@ -326,9 +326,7 @@ def run_batcher(jobs: InstanceJobs, now: datetime) -> BatcherRound:
     dropped += store.delete_expired(now)
     for table_id, files in files_by_table(store.pending()).items():
         try:
-            table = jobs.tables.table(table_id)
-            table.refresh()  # its limits may have been changed since the last round
-            limits = batch_limits(table.properties)
+            limits = batch_limits(jobs.tables.properties(table_id))
             for batch in plan_batches(files, limits, now):
                 store.assign(jobs.new_id(), batch, limits.queue)
         except StorageFailed:
