@@ -172,7 +172,8 @@ def soak_figures_of(path: Path) -> dict[str, Any]:
         failed = case.find("failure") is not None or case.find("error") is not None
         figures["failed" if failed else "passed"] += 1
         figures["seconds"] += float(case.get("time") or 0)
-        said = (case.findtext("system-out") or "").strip().splitlines()
+        told = (case.findtext("system-out") or "").strip().splitlines()
+        said = [line for line in told if line.strip() and not line.startswith("---")]  # pytest's
         if said and not failed:
             figures["said"].append(said[-1])
     for figures in files.values():

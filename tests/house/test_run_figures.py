@@ -100,6 +100,9 @@ class TestWorlds:
 def test_breaks():
     print("1 world")
     assert False
+
+def test_says_nothing():
+    assert True
 """
 
 
@@ -125,8 +128,8 @@ def test_a_soak_is_told_by_file_with_its_share_and_what_it_said(tmp_path, monkey
     page = run_figures.test_runs_page()
     day = json.loads((tmp_path / "kept.json").read_text())["soak"]["stories/test_a.py"]["day"]
     said = "`3 worlds`; `4 worlds`"
-    assert f"| `tests/stories/test_a.py` | aa | {day} | 0.5 | 2 | 1 | 0 | {said} |" in page
-    assert f"| `tests/stories/test_b.py` | bb | {day} | 1 | 2 | 1 | 0 | {said} |" in page
+    assert f"| `tests/stories/test_a.py` | aa | {day} | 0.5 | 3 | 1 | 0 | {said} |" in page
+    assert f"| `tests/stories/test_b.py` | bb | {day} | 1 | 3 | 1 | 0 | {said} |" in page
 
 
 def test_nothing_is_kept_where_nothing_ran(tmp_path, monkeypatch, capsys):
