@@ -11,6 +11,7 @@ import pytest
 
 import sleeper
 from sleeper.engine.sql import refusals, session
+from sleeper.engine.sql.plans import barrier
 from sleeper.errors import DataDamaged
 
 ROWS = {"few": 40, "middle": 3_000, "many": 9_000}
@@ -141,7 +142,7 @@ def test_more_rows_than_a_plan_expects_are_an_error(monkeypatch):
     for name in ("few", "many"):
         made.create_table(name, SCHEMA, row_keys=["id"]).ingest(rows_of(ROWS[name], 1))
     monkeypatch.setattr(session, "rows_limit", lambda row_count: 45)
-    monkeypatch.setattr(refusals, "LIMITS", (45,))
+    monkeypatch.setattr(refusals, "BARRIERS", {barrier(45)})
 
     with pytest.raises(DataDamaged, match="more than 45 rows"):
         made.sql("SELECT sum(few.ref) FROM few JOIN many ON many.id = few.id").to_arrow()

@@ -126,10 +126,8 @@ def exact_key(schema: Schema, key: object) -> Key | None:
     Raises:
         QueryInvalid: a field is unknown, a value has the wrong type, or there are too many.
     """
-    given = key_values(schema, key)
-    if len(given) < len(schema.row_keys):
-        return None
-    return tuple(checked_key(schema, key).values())
+    values = checked_key(schema, key)
+    return tuple(values.values()) if len(values) == len(schema.row_keys) else None
 
 
 def checked_key(schema: Schema, key: object) -> dict[str, Any]:
@@ -183,13 +181,10 @@ def key_region(schema: Schema, key: object) -> Region:
     Raises:
         QueryInvalid: as for `exact_key`; also if no value is given.
     """
-    given = key_values(schema, key)
+    given = checked_key(schema, key)
     if not given:
         raise QueryInvalid(f"a key needs a value for {' or '.join(schema.row_key_names)}")
-    try:
-        ranges = {f.name: exact_range(f, given[f.name]) for f in schema.row_keys if f.name in given}
-    except QueryInvalid as error:
-        raise QueryInvalid(f"{error}{_complete_key(schema, key)}") from None
+    ranges = {f.name: exact_range(f, given[f.name]) for f in schema.row_keys if f.name in given}
     return region_of(schema, ranges)
 
 

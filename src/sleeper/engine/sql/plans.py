@@ -50,6 +50,9 @@ def barrier(limit: int) -> str:
 LIMITS: Final = (*(1 << n for n in range(_SHIFT + _SMALL_BITS, 63)), ROWS_MAX)
 """All that `rows_limit` returns."""
 
+BARRIERS: Final = frozenset(map(barrier, LIMITS))
+"""How DataFusion shows them."""
+
 STORED: Final = "stored"
 """The schema that has the datasets; users name the views on them."""
 

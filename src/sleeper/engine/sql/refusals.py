@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from sleeper.engine.sql.failures import time_text
-from sleeper.engine.sql.plans import LIMITS, STORED, barrier, node_class
+from sleeper.engine.sql.plans import BARRIERS, STORED, node_class
 from sleeper.errors import QueryInvalid
 
 _NEGATIVE_ZERO: Final = r"Float(?:16|32|64)\(-0\)"
@@ -189,9 +189,9 @@ def _check_names(frame: Any, what: str) -> None:
 
     Each is below a LIMIT, which keeps conditions out of it.
     """
-    above, barriers = "", {barrier(limit) for limit in LIMITS}
+    above = ""
     for line in map(str.strip, frame.logical_plan().display_indent().splitlines()):
-        if _STORED_SCAN.match(line) and above not in barriers:
+        if _STORED_SCAN.match(line) and above not in BARRIERS:
             raise QueryInvalid(f"{what}: there is no schema {STORED!r}; name the table alone")
         above = line
 

@@ -45,7 +45,7 @@ from sleeper.engine.sql.float_aggregates import (
     rewritten,
 )
 from sleeper.engine.sql.plain_statements import plain_read
-from sleeper.engine.sql.plans import LIMITS, STORED, barrier, joins_lists
+from sleeper.engine.sql.plans import BARRIERS, LIMITS, STORED, joins_lists
 from sleeper.engine.sql.refusals import check_planned, check_times, check_written
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, spooled
@@ -290,11 +290,10 @@ class Statement:
 
 def _without_barriers(shown: str) -> str:
     """Return a plan without the LIMITs above tables, which limit nothing."""
-    barriers = {barrier(limit) for limit in LIMITS}
     lines = [
         line
         for line in shown.splitlines()
-        if line.strip().removeprefix("Global").replace("LimitExec:", "Limit:") not in barriers
+        if line.strip().removeprefix("Global").replace("LimitExec:", "Limit:") not in BARRIERS
     ]
     return _FETCHES.sub("", "\n".join(lines)).replace(f"{STORED}.", "")
 
