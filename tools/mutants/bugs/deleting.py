@@ -327,6 +327,14 @@ BUGS = (
         tests=("tests/unit/engine/processing/test_known_keys.py",),
     ),
     Bug(
+        name="first-row-of-a-key-alone",
+        breaks="Of several rows of a deleted key in one file the later ones stay.",
+        module="engine/processing/known_keys.py",
+        right="    if is_same.any():",
+        wrong="    if False:",
+        tests=("tests/unit/engine/processing/test_known_keys.py",),
+    ),
+    Bug(
         name="condition-that-differs-each-time",
         breaks="A condition that differs each time deletes rows that were not counted.",
         module="tables/deletions/where.py",

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.engine.arrow_schema import row_key_columns
-from sleeper.engine.processing.known_keys import are_among, keys_between
+from sleeper.engine.processing.known_keys import are_among_sorted, keys_between
 from sleeper.engine.reading.decoded_rows import GroupRows, decode_rows
 from sleeper.engine.reading.verified_pages import first_key_limits, places_between
 from sleeper.lookup.parquet.file_end import ReadRanges
@@ -95,7 +95,7 @@ class LeftOutKeys:
         for name in self.filenames:
             near = self._near(name, low, high)
             if near.num_rows:
-                mask = pc.invert(are_among(rows, near))
+                mask = pc.invert(are_among_sorted(rows, near))
                 stays = mask if stays is None else pc.and_(stays, mask)
         if stays is None:
             return pa.repeat(pa.scalar(value=True), rows.num_rows)

@@ -11,8 +11,10 @@ from sleeper.engine.processing.known_keys import RowsWithoutKeys, first_repeated
 from sleeper.model.ranges import Range, Region
 
 TEXTS = st.sampled_from(["", "\x00", "a", "a\x00", "b", "\uffff", "\U0001f600"])
+DAYS = (-719_162, 2_932_896)
+"""From the first day of year 1 to the last of year 9999, as days since 1970."""
+MICROSECONDS = 86_400_000_000
 PAIRS = st.lists(st.tuples(TEXTS, st.integers(-2, 2)), max_size=30)
-NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3), max_size=30)
 
 
 def chunks(rows, names, types, length):
@@ -43,17 +45,32 @@ def test_rows_of_pairs(length, rows, keys):
 
 
 @pytest.mark.parametrize("length", [1, 3, 100])
-@given(rows=NUMBERS, keys=NUMBERS)
-def test_rows_of_one_key(length, rows, keys):
-    """Given numbers as keys, from the least to the greatest, as well."""
-    rows, keys = [(each,) for each in rows], [(each,) for each in keys]
-    kept = RowsWithoutKeys(
-        chunks(rows, ["k"], [pa.int64()], length), keys_of(sorted(keys), ["k"], [pa.int64()])
-    )
+@pytest.mark.parametrize(
+    ("kind", "plain", "least", "greatest"),
+    [
+        (pa.int64(), pa.int64(), -(2**63), 2**63 - 1),
+        (pa.int32(), pa.int32(), -(2**31), 2**31 - 1),
+        (pa.date32(), pa.int32(), *DAYS),
+        (pa.timestamp("us"), pa.int64(), *(day * MICROSECONDS for day in DAYS)),
+        (pa.timestamp("us", "UTC"), pa.int64(), *(day * MICROSECONDS for day in DAYS)),
+    ],
+    ids=["long", "int", "date", "time", "time in UTC"],
+)
+@given(data=st.data())
+def test_rows_of_one_key(length, kind, plain, least, greatest, data):
+    """Given numbers and times as keys, from the least to the greatest, as well."""
+    numbers = st.lists(st.integers(least, greatest) | st.integers(-3, 3), max_size=30)
+    rows, keys = data.draw(numbers), data.draw(numbers)
 
-    found = [tuple(row.values()) for chunk in kept for row in chunk.to_pylist()]
+    def table(values):
+        return pa.table({"k": pa.array(sorted(values), plain).view(kind)})
 
-    assert found == [row for row in sorted(rows) if row not in keys]
+    batches = table(rows).to_batches(max_chunksize=length)
+    kept = RowsWithoutKeys((pa.Table.from_batches([each]) for each in batches), table(keys))
+
+    found = pa.concat_tables([table([]), *kept])
+
+    assert found.equals(table([row for row in rows if row not in keys]))
 
 
 @given(keys=PAIRS, low=TEXTS, high=TEXTS, least=st.integers(-2, 2))
