@@ -7,6 +7,7 @@ import pytest
 
 import sleeper
 from sleeper.engine.reading import read_leaves
+from sleeper.engine.reading.merged_scan import _COMPARED_ROWS
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), ("n", pa.int64())])
 ROUNDS, FILES = 12, 3
@@ -30,8 +31,11 @@ def change(table, number):
 def known(table):
     """Return the files of which the readers keep an index, open frames, and checked pages."""
     reader = table._current().reader
-    session = reader.scanner._session
-    frames = set() if session is None else {url.rpartition("/")[2] for url in session._frames}
+    frames = {
+        url.rpartition("/")[2]
+        for session in reader.scanner._sessions.values()
+        for url in session._frames
+    }
     return reader.lookup.cached_count, len(frames | {*reader.pages._files})
 
 
@@ -87,3 +91,21 @@ def test_files_that_the_table_has_stay_known(instance):
 
     assert before == 20
     assert table._current().reader.lookup.cached_count == before
+
+
+def test_readers_of_replaced_rows_forget_them(instance):
+    """Given rows that are replaced by many others, which readers compare in larger pieces, then
+    these keep no more files either."""
+    writer, reader = instance.table("t"), sleeper.connect(instance.url).table("t")
+
+    for number in range(ROUNDS):
+        keys = [f"{number:02}-{place:04}" for place in range(1_100)]
+        writer.ingest([{"id": key, "n": number} for key in keys])
+        writer.upsert([{"id": key, "n": -number} for key in keys[50:]])
+        assert sum(map(len, reader.query())) == 1_100 * (number + 1)
+        assert max(known(reader)) <= 2 * len(reader.references()) + 2 + 2 * FILES
+        writer.compact(all_files=True)
+        assert sum(map(len, reader.query())) == 1_100 * (number + 1)
+        assert max(known(reader)) <= 2 * len(reader.references()) + 2 + 2 * FILES
+
+    assert _COMPARED_ROWS in reader._current().reader.scanner._sessions

@@ -8,7 +8,7 @@ DataFusion's allocator keeps freed memory: up to a hundred column chunks for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,6 +51,11 @@ from sleeper.model.schema import Schema
 
 FAN_IN_MAX: Final = 100
 """Maximum number of files in one merge; more are first merged into temp files, a hundred each."""
+
+_COMPARED_ROWS: Final = 32_768
+_COMPARED_FILES_MAX: Final = 8
+"""So many rows are compared at once with keys whose rows are left out, in merges of so few files: a
+call of Python by DataFusion costs as much as the comparison of some thousand rows."""
 
 _TEMPORARY_ROW_GROUP_ROWS: Final = 32_768
 _PREFIX: Final = "sleeper-merge-"
@@ -112,7 +117,8 @@ class Scanner:
         memory_bytes: Memory for merging, in addition to row groups that are being decoded.
         temp_folder: Folder for temp files between rounds of a merge of very many files.
         max_tables: Maximum number of open files: the most recently used ones.
-        batch_rows: Maximum number of rows of a batch.
+        batch_rows: Maximum number of rows of a batch; where some are left out by their keys, of few
+            files, up to 32,768.
         fan_in_max: Maximum number of files in one merge.
         stores: How to connect to buckets; None if there are none.
         at_once: Makes calls that take a request or two each; one after the other by default.
@@ -140,12 +146,12 @@ class Scanner:
             self._arrow_schema,
             schema.key_names,
             memory_bytes=memory_bytes,
-            batch_rows=batch_rows,
             temp_folder=temp_folder,
             files_max=max_tables,
             stores=stores,
         )
-        self._session: Session | None = None
+        self._batch_rows = batch_rows
+        self._sessions: dict[int, Session] = {}  # by the rows of their batches
         self._lock = Lock()
 
     def merge(
@@ -213,7 +219,9 @@ class Scanner:
             for number, path in enumerate(between):
                 batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
                 _write_temporary(batches, arrow_schema, path, folder)
-            session = self._open_session()  # another merge may have had files of the same paths
+            session = self._open_session(
+                batch_rows=self._batch_rows
+            )  # another merge may have had files of the same paths
             frames = [session.open(str(path), arrow_schema) for path in between]
             yield from translate_read_errors(
                 self._run(session, frames, names), lambda error: resource_error(error, round_count)
@@ -227,7 +235,7 @@ class Scanner:
         )
 
     def _scan(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
-        session, failures = self._opened(), list[SleeperError]()
+        session, failures = self._opened(slices), list[SleeperError]()
         try:
             yield from self._run(session, self._frames(session, slices, failures), names)
         except BaseException as error:
@@ -295,16 +303,21 @@ class Scanner:
             rows = batch.to_pyarrow()
             yield rows if rows.schema.equals(expected) else rows.cast(expected)
 
-    def forget(self, urls: Iterable[str]) -> None:
+    def forget(self, urls: Collection[str]) -> None:
         """Close files that will not be read again."""
-        if (session := self._session) is not None:
+        with self._lock:
+            sessions = [*self._sessions.values()]
+        for session in sessions:
             session.forget(urls)
 
-    def _opened(self) -> Session:
+    def _opened(self, slices: Sequence[FileSlice]) -> Session:
+        rows = self._batch_rows
+        if len(slices) <= _COMPARED_FILES_MAX and any(part.keys_out for part in slices):
+            rows = max(rows, _COMPARED_ROWS)
         with self._lock:
-            if self._session is None:
-                self._session = self._open_session()
-            return self._session
+            if rows not in self._sessions:
+                self._sessions[rows] = self._open_session(batch_rows=rows)
+            return self._sessions[rows]
 
 
 @contextmanager
