@@ -153,7 +153,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 	--no-emit-find-links --no-emit-trusted-host
 
 lock: $(READY) ## Pin requirements/*.in anew. ARGS="--upgrade" takes newer versions.
-	@for name in build run dev image spark40 checkov peers; do \
+	@for name in build run dev image spark-image spark40 checkov peers; do \
 		echo "pinning requirements/$$name.txt"; \
 		$(COMPILE) $(ARGS) --output-file=requirements/$$name.txt requirements/$$name.in || exit 1; \
 	done

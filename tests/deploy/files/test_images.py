@@ -105,10 +105,14 @@ class TestContext:
 
 
 class TestRequirements:
-    """requirements/image.txt."""
+    """requirements/image.txt and spark-image.txt."""
 
-    def test_has_what_the_extras_need_in_the_versions_of_tests(self):
-        """What the image has is what tests ran with."""
+    @pytest.mark.parametrize(
+        ("image", "more"),
+        [("image", {"awslambdaric"}), ("spark-image", {"awslambdaric", "pandas"})],
+    )
+    def test_have_what_the_extras_need_in_the_versions_of_tests(self, image, more):
+        """What the image has is what tests ran with; Spark's has pandas, which Spark asks for."""
         pins = {
             name: dict(
                 re.findall(
@@ -117,7 +121,7 @@ class TestRequirements:
                     re.MULTILINE,
                 )
             )
-            for name in ("image", "dev")
+            for name in (image, "dev")
         }
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         extras = project["optional-dependencies"]
@@ -125,8 +129,8 @@ class TestRequirements:
             item.split(">=")[0] for extra in ("aws", "server", "client") for item in extras[extra]
         }
 
-        assert asked | {"awslambdaric"} <= pins["image"].keys()
-        assert pins["image"].items() <= pins["dev"].items()
+        assert asked | more <= pins[image].keys()
+        assert pins[image].items() <= pins["dev"].items()
 
 
 def roomy_memory() -> Path | None:
@@ -279,4 +283,7 @@ def test_spark_packages_run_in_a_plain_python(tmp_path):
     entry = str(build.root / "sleeper/sleeper_bulk_import.py")
     done = run([python, entry, "--help"], environment, tmp_path)
 
+    pandas = run([python, "-c", "import pandas"], environment, tmp_path)
+
     assert "JOB" in done.stdout, done.stderr
+    assert pandas.returncode == 0, pandas.stderr

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,9 +29,17 @@ class Standalone:
         killed: How many worker daemons have ended, and were started again.
     """
 
-    def __init__(self, folder: Path, workers: int, cores: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        cores: int,
+        memory: str = "3g",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.killed = 0
-        self._folder, self._cores = folder, cores
+        self._folder, self._cores, self._memory = folder, cores, memory
+        self._environment = {**os.environ, **WORKERS_SEE} if environment is None else environment
         self._ended = threading.Event()
         log = folder / "master.log"
         self._master = self._start(log, "master.Master", "--host", "127.0.0.1", "--port", "0")
@@ -64,25 +72,19 @@ class Standalone:
         return self._start(
             self._folder / f"worker-{number}.log",
             "worker.Worker",
-            *("--host", "127.0.0.1", "--cores", str(self._cores), "--memory", "3g"),
+            *("--host", "127.0.0.1", "--cores", str(self._cores), "--memory", self._memory),
             *("--work-dir", str(work), "--webui-port", "0", self.url),
         )
 
     def _start(self, log: Path, daemon: str, *arguments: str) -> subprocess.Popen[bytes]:
-        java = find_java(os.environ, spark_version=pyspark.__version__).home
-        home = Path(pyspark.__file__).parent
-        command = [f"{java}/bin/java", "-Xmx256m", *SHORT_LIVED.split(), "-cp", f"{home}/jars/*"]
-        variables = {
-            "JAVA_HOME": str(java),
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SCALA_VERSION": "2.13",  # Spark's scripts say it, which are not used here
-        }
+        variables = spark_variables()
+        java, jars = f"{variables['JAVA_HOME']}/bin/java", f"{variables['SPARK_HOME']}/jars/*"
+        command = [java, "-Xmx256m", *SHORT_LIVED.split(), "-cp", jars]
         with log.open("ab") as file:
             return subprocess.Popen(
                 [*command, f"{DAEMON}.{daemon}", *arguments],
                 cwd=self._folder,
-                env={**os.environ, **WORKERS_SEE, **variables},
+                env={**self._environment, **variables},
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
@@ -99,11 +101,36 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def spark_variables() -> dict[str, str]:
+    """Return what programs of Spark find in their environment."""
+    return {
+        "JAVA_HOME": str(find_java(os.environ, spark_version=pyspark.__version__).home),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SCALA_VERSION": "2.13",  # Spark's scripts say it, which daemons do without
+    }
+
+
 @contextmanager
-def standalone_cluster(folder: Path, *, workers: int, cores: int) -> Iterator[Standalone]:
-    """Start a cluster for a block."""
+def standalone_cluster(
+    folder: Path,
+    *,
+    workers: int,
+    cores: int,
+    memory: str = "3g",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Standalone]:
+    """Start a cluster for a block.
+
+    Args:
+        folder: Made, for its logs and for what executors work with.
+        workers: How many daemons run executors.
+        cores: Of each.
+        memory: What each may give to executors.
+        environment: All that daemons and executors find in theirs; that of tests, if not given.
+    """
     folder.mkdir()
-    cluster = Standalone(folder, workers, cores)
+    cluster = Standalone(folder, workers, cores, memory, environment)
     try:
         yield cluster
     finally:

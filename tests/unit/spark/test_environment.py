@@ -177,17 +177,32 @@ class TestRequirements:
     """What is put into it besides Sleeper itself."""
 
     def test_are_the_versions_that_are_installed_here(self):
-        """All that Sleeper needs, and the extras asked for; never Spark."""
+        """All that Sleeper needs, the extras asked for, and what Spark asks for; never Spark."""
         try:
             asked = sleeper_requirements([])
         except BadRequest as error:
             pytest.skip(f"Sleeper is not installed: {error}")
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-        assert [each.split("==")[0] for each in asked] == sorted(
-            item.split(">=")[0] for item in project["dependencies"]
-        )
+        needed = sorted(item.split(">=")[0] for item in project["dependencies"])
+        assert [each.split("==")[0] for each in asked] == [*needed, "pandas"]
         assert all("==" in each for each in asked)
+
+    def test_pandas_is_among_them_also_where_it_is_missing(self, monkeypatch):
+        """Given a machine that only deploys, then pip chooses one that our extra allows."""
+
+        def without_pandas(name):
+            if name == "pandas":
+                raise PackageNotFoundError(name)
+            return "7.5"
+
+        monkeypatch.setattr(environment, "version", without_pandas)
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+        asked = sleeper_requirements(["aws"])
+
+        assert asked[-1:] == project["optional-dependencies"]["pandas"]
+        assert "boto3==7.5" in asked
 
     def test_an_extra_that_there_is_not_is_refused(self):
         """The message has those that there are."""

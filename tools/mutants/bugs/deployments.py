@@ -124,6 +124,14 @@ BUGS = (
         tests=_PACKAGES,
     ),
     Bug(
+        name="packages-without-pandas",
+        breaks="Each import on a cluster without pandas fails: Spark's Python asks for it.",
+        module="spark/submit/environment.py",
+        right=", *_for_spark(pairs)]",
+        wrong=", *[]]",
+        tests=("tests/unit/spark/test_environment.py",),
+    ),
+    Bug(
         name="one-region-over-another",
         breaks="An instance that is in another region is taken for none, and deployed again.",
         module="deploy/flow/preparation.py",

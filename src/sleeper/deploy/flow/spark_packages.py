@@ -215,7 +215,7 @@ def check_packages(
         )
     return ok(
         f"packages for bulk imports on EMR ({', '.join(missing)}) will be made by pip, and put "
-        f"into {packages.url}: about 185 MB each"
+        f"into {packages.url}: about 220 MB each"
     )
 
 

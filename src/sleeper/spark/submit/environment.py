@@ -34,6 +34,8 @@ PYTHON_VERSION = "3.11"
 _GLIBC_MINORS = range(34, 16, -1)
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
 _DISTRIBUTION = "sleeper-store"
+_SPARKS_OWN = "pandas"
+"""Without it Spark's Python hands no rows over, as Arrow neither; no cluster is sure to have it."""
 _BYTECODE = "__pycache__"
 _COMPRESSION = 3  # wheels hardly get smaller by more
 
@@ -162,7 +164,9 @@ def build_environment(
 
 
 def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
-    """Return what the installed Sleeper needs, in the versions that are installed here.
+    """Return what the installed Sleeper needs, in the versions that are installed here, and pandas.
+
+    That may be missing here, as Spark alone asks for it: then pip chooses its version.
 
     Raises:
         BadRequest: Sleeper runs from its sources without being installed, has no such extra, or
@@ -181,12 +185,22 @@ def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
             for asked, marker in pairs
             if not marker.strip() or marker.strip() in wanted
         ]
-        return [f"{name}=={version(name)}" for name in names]
+        return [*(f"{name}=={version(name)}" for name in names), *_for_spark(pairs)]
     except PackageNotFoundError as error:
         raise BadRequest(
             f"{error.name} is not installed here, so its version for the cluster is not known; "
             "install it by pip first"
         ) from None
+
+
+def _for_spark(pairs: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield pandas in the version that is installed here, or else as our extra of it says."""
+    for asked, marker in pairs:
+        if marker.strip() == f"extra == '{_SPARKS_OWN}'":
+            try:
+                yield f"{_SPARKS_OWN}=={version(_SPARKS_OWN)}"
+            except PackageNotFoundError:
+                yield asked.strip()
 
 
 def _code(package: Path) -> list[Path]:
