@@ -3,7 +3,7 @@
     SLEEPER_LINEITEM=lineitem.parquet python -m pytest -rP tests/spark/cluster/test_killed_imports.py
 
 imports a file of any size, such as lineitem of TPC-H (PyPI's `tpchgen-cli` makes one), in place of
-the rows made here.
+the rows made here. No more of it than a row group is in memory, but its first row key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -53,43 +55,64 @@ def kills() -> list[list[Fault]]:
     return plans
 
 
-def lineitem(folder: Path) -> pa.Table:
-    """Write files of rows in no order; return the rows."""
+@dataclass(frozen=True)
+class Rows:
+    """What is imported.
+
+    Attributes:
+        schema: Its columns.
+        split_points: Values of the first row key.
+        digest: Of its rows.
+    """
+
+    schema: pa.Schema
+    split_points: list[int]
+    digest: tuple[int, int]
+
+
+def lineitem(folder: Path) -> Rows:
+    """Write files of rows, each with keys from the first to the last."""
     if given := os.environ.get("SLEEPER_LINEITEM"):
-        rows = pq.read_table(given)
+        file = pq.ParquetFile(given)
+        parts = [lambda n=n: file.read_row_group(n) for n in range(file.num_row_groups)]
     else:
         ids = np.random.default_rng(5).permutation(24_000)
         columns = {KEYS[0]: ids // 4, KEYS[1]: ids % 4, "l_comment": [f"row {n}" for n in ids]}
         rows = pa.table(columns)
+        parts = [lambda n=n: rows.slice(n * 1_500, 1_500) for n in range(16)]
     folder.mkdir()
-    each = -(-rows.num_rows // 8)
+    schema = parts[0]().schema
     for number in range(8):
-        part = rows.slice(number * each, each)
-        pq.write_table(part, folder / f"{number}.parquet", row_group_size=max(1, each // 2))
-    return rows
+        with pq.ParquetWriter(folder / f"{number}.parquet", schema) as writer:
+            for part in parts[number::8]:
+                writer.write_table(part())
+    keys = np.sort(np.concatenate([part()[KEYS[0]].to_numpy() for part in parts]))
+    points = {int(keys[len(keys) * n // LEAVES]) for n in range(1, LEAVES)}
+    return Rows(schema, sorted(points), digest(part() for part in parts))
 
 
-def digest(rows: pa.Table) -> tuple[int, int]:
+def digest(parts: Iterable[pa.Table | pa.RecordBatch]) -> tuple[int, int]:
     """Return the number of rows, and a hash of them that does not depend on their order."""
-    hashes = pl.DataFrame(rows.select(sorted(rows.column_names))).hash_rows(seed=7)
-    return rows.num_rows, int(hashes.sum() or 0)
+    count, found = 0, 0
+    for part in parts:
+        hashes = pl.DataFrame(part.select(sorted(part.schema.names))).hash_rows(seed=7)
+        count, found = count + part.num_rows, found + int(hashes.cast(pl.Decimal(38, 0)).sum())
+    return count, found % 2**64
 
 
 class Import:
     """One import, which is run again with its job id until it has ended well."""
 
-    def __init__(self, folder: Path, rows: pa.Table, number: int) -> None:
+    def __init__(self, folder: Path, rows: Rows, number: int) -> None:
         self.folder = folder
         self.inputs = f"faulty://{folder.parent / 'in'}"
         self.instance = sleeper.connect(folder / "instance", create=True)
-        keys = np.sort(rows[KEYS[0]].to_numpy())
-        points = sorted({int(keys[len(keys) * n // LEAVES]) for n in range(1, LEAVES)})
         self.table = self.instance.create_table(
             "lineitem",
             rows.schema,
             row_keys=KEYS[:1],
             sort_keys=KEYS[1:],
-            split_points=points,
+            split_points=rows.split_points,
             properties={"sleeper.table.bulk.import.min.leaf.partitions": "1"},
         )
         self.number = number
@@ -116,12 +139,14 @@ class Import:
             if [*(self.folder / "marks").glob(f"fault-{number}-*")]
         ]
 
-    def check(self, rows: pa.Table) -> None:
+    def check(self, rows: Rows) -> None:
         """Each row is there once, and the job was committed once."""
         table = sleeper.connect(self.folder / "instance").table("lineitem")
-        assert digest(table.query().to_arrow()) == digest(rows.cast(table.arrow_schema))
+        assert (
+            digest(batch.cast(rows.schema) for batch in table.query(ordered=False)) == rows.digest
+        )
         log = [each for each in table.references() if each.row_count]
-        assert sum(each.row_count for each in log) == rows.num_rows
+        assert sum(each.row_count for each in log) == rows.digest[0]
 
 
 @pytest.mark.soak
@@ -143,5 +168,5 @@ def test_an_import_that_is_killed_in_every_phase_adds_each_row_once(tmp_path):
             told.update(one.happened(plan))
             took = time.monotonic() - start
             print(f"import {number}: {one.drivers} drivers, {took:.0f} s")  # noqa: T201
-        print(f"{rows.num_rows:,} rows, {told.total()} kills, {cluster.killed} daemons: {told}")  # noqa: T201
+        print(f"{rows.digest[0]:,} rows, {told.total()} kills, {cluster.killed} daemons: {told}")  # noqa: T201
     assert told.total() >= 4
