@@ -68,7 +68,9 @@ class Cloud:
         return f"aws://{self.instance_id}"
 
     def client(self, service):
-        return boto3.client(service, region_name=REGION, endpoint_url=self.endpoint)
+        """A client of a service, which another server may have that the environment names."""
+        endpoint = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}", self.endpoint)
+        return boto3.client(service, region_name=REGION, endpoint_url=endpoint)
 
     def stacks(self):
         return DeployedStacks(self.instance_id, REGION, rest=lambda _: Event().wait(0.05))
