@@ -17,7 +17,9 @@ import pyarrow as pa
 import pytest
 
 import sleeper
+from sleeper.storage.aws import clients
 from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
+from tests.contracts.servers.dynamodb_local import shared_dynamodb_local
 
 __all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
 
@@ -25,14 +27,30 @@ PAGE = Path(__file__).parents[2] / "docs" / "operating" / "restoring.md"
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
+@pytest.fixture(params=[None, "dynamodb-local"])
+def dynamodb_local(request, aws_endpoint, tmp_path_factory, monkeypatch):
+    """The URL of DynamoDB Local, where states are then; None where all is the emulator's."""
+    if request.param is None:
+        return None
+    url = shared_dynamodb_local(request.config, tmp_path_factory)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", url)
+    monkeypatch.setattr(clients, "_clients", {})
+    return url
+
+
 @pytest.fixture
-def client(aws_endpoint):
+def client(aws_endpoint, dynamodb_local):
     """Makes clients of services as any program has them."""
-    return lambda service: boto3.client(service, region_name=REGION, endpoint_url=aws_endpoint)
+
+    def made(service):
+        url = dynamodb_local if service == "dynamodb" and dynamodb_local else aws_endpoint
+        return boto3.client(service, region_name=REGION, endpoint_url=url)
+
+    return made
 
 
 @pytest.fixture
-def instance(aws_endpoint):
+def instance(client):
     """An instance that keeps old versions, as any in AWS does."""
     return sleeper.create_instance(f"aws://{uuid.uuid4().hex[:12]}")
 
@@ -80,20 +98,65 @@ def keys_of(client, instance, table):
     return {each["Key"] for each in found}
 
 
-def test_a_table_is_brought_back_to_a_time_before_a_mistake(instance, client):
+def restore_tables(client, instance, names, local):
+    """Restore tables as Amazon does, into others; what cannot be restored is copied."""
+    dynamodb = client("dynamodb")
+    for each in names:
+        name = f"sleeper-{instance.url.removeprefix('aws://')}-{each}"
+        if local is None:
+            dynamodb.restore_table_to_point_in_time(
+                SourceTableName=name,
+                TargetTableName=f"{name}-restored",
+                UseLatestRestorableTime=True,
+            )
+            continue
+        made = dynamodb.describe_table(TableName=name)["Table"]
+        kept = {key: made[key] for key in ("AttributeDefinitions", "KeySchema")}
+        dynamodb.create_table(TableName=f"{name}-restored", BillingMode="PAY_PER_REQUEST", **kept)
+        for item in dynamodb.scan(TableName=name)["Items"]:
+            dynamodb.put_item(TableName=f"{name}-restored", Item=item)
+
+
+STATES = {
+    "DynamoDBTransactionLogStateStore": ("transaction-log",),
+    "S3StateStore": ("table-revisions",),
+    "DynamoDBStateStore": ("active-files", "file-ref-count", "partitions", "state-commits"),
+    "TransactionLogStateStore": (),
+}
+"""The tables of DynamoDB that a state store has, as the page says it."""
+TRIED = [
+    *((None, each) for each in STATES),
+    ("dynamodb-local", "DynamoDBTransactionLogStateStore"),
+]
+
+
+def test_the_page_says_what_each_state_store_has_in_dynamodb():
+    """Given the page, then its table is the one that the restoration is tried with."""
+    page = PAGE.read_text()
+    rows = re.findall(r"^   \| `(\w+)`[^|]*\| (.*) \|$", page, re.MULTILINE)
+
+    assert {name: tuple(re.findall("`([a-z-]+)`", told)) for name, told in rows} == STATES
+
+
+@pytest.mark.parametrize(
+    ("dynamodb_local", "store"), TRIED, indirect=["dynamodb_local"], ids=lambda each: each or "all"
+)
+def test_a_table_is_brought_back_to_a_time_before_a_mistake(
+    instance, client, dynamodb_local, store
+):
     """Given deleted rows whose files are gone, then the script brings both back, and verify agrees."""
-    table = instance.create_table("flights", SCHEMA, row_keys=["id"])
-    other = instance.create_table("other", SCHEMA, row_keys=["id"])
+    properties = {"sleeper.table.statestore.classname": store}
+    table, other = (
+        instance.create_table(name, SCHEMA, row_keys=["id"], properties=properties)
+        for name in ("flights", "other")
+    )
     table.ingest(rows(0, 100))
     table.ingest(rows(100, 200))
     before, files = table.query().to_arrow(), keys_of(client, instance, table)
-    log = f"sleeper-{instance.url.removeprefix('aws://')}-transaction-log"
     replaced = {"Bucket": bucket_of(client, instance), "Key": f"{table.table_id}/replaced"}
     client("s3").put_object(**replaced, Body=b"before")
     at = a_second_between()
-    client("dynamodb").restore_table_to_point_in_time(
-        SourceTableName=log, TargetTableName=f"{log}-restored", UseLatestRestorableTime=True
-    )
+    restore_tables(client, instance, STATES[store], dynamodb_local)
     client("s3").put_object(**replaced, Body=b"after")
     table.delete(range={"id": ("050", "150")})
     table.compact(all_files=True)
@@ -107,7 +170,7 @@ def test_a_table_is_brought_back_to_a_time_before_a_mistake(instance, client):
     again = run_script(instance, table.table_id, at)
 
     assert done.returncode == again.returncode == 0, done.stderr + again.stderr
-    assert "as it was after transaction" in done.stdout
+    assert f"table {table.table_id} is as it was" in done.stdout
     assert client("s3").get_object(**replaced)["Body"].read() == b"before"
     with sleeper.connect(instance.url) as opened:
         restored = opened.table("flights")
