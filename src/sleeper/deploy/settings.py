@@ -208,8 +208,8 @@ def _network_failures(
             "sleeper.vpc",
             (
                 f"sleeper.vpc is missing, {needed}. Set it to the id of a VPC whose machines "
-                "reach S3, DynamoDB, SQS, ECR and CloudWatch; or leave these stacks out of "
-                f"{_STACKS}."
+                "reach S3, DynamoDB, SQS, ECR and CloudWatch, such as deploy/aws/vpc.yaml makes; "
+                f"or leave these stacks out of {_STACKS}."
             ),
         )
     wanted = 2 if StackName.EKS in chosen else 1

@@ -149,14 +149,16 @@ def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = F
     if values is None:
         raise InstanceNotFound(
             f"no Sleeper instance at {place.url}; create one by `sleeper init {place.url}` "
-            f"or connect({place.url!r}, create=True){_or_a_server(place.url)}"
+            f"or connect({place.url!r}, create=True){_or_others(place.url)}"
         )
     log_mistakes(values, place.url)
     return _opened(place, values, allow_functions, begun)
 
 
-def _or_a_server(url: str) -> str:
-    """Return what to give where a folder's name looks as host and port do."""
+def _or_others(url: str) -> str:
+    """Return what else may be wanted: a deployment, or a server where a folder's name looks so."""
+    if url.startswith("aws://"):
+        return f"; `sleeper deploy aws {url.removeprefix('aws://')}` deploys one with its workers"
     name = url.rpartition("/")[2]
     is_host = re.fullmatch(r"[A-Za-z0-9.-]+:\d{1,5}", name) is not None
     return f"; for a server, give http://{name} or https://{name}" if is_host else ""

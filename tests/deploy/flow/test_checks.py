@@ -163,6 +163,7 @@ def test_the_vpc_and_its_subnets_belong_together(cloud):
     assert f"{theirs}, which is in {other}, not in {vpc}" in told
     assert missing in told
     assert "no such VPC" in texts(nowhere, Level.FAILURE)[0]
+    assert "deploy/aws/vpc.yaml makes one" in texts(nowhere, Level.FAILURE)[0]
 
     gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
     ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)

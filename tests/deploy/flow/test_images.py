@@ -202,8 +202,8 @@ def test_an_image_that_is_not_there_is_refused(cloud, repository, image):
     ecr.batch_delete_image(repositoryName=repository, imageIds=[{"imageDigest": digest}])
     (gone,) = failures(f"{HOST}/{repository}@{digest}", DEFAULT)
 
-    assert "is not in ECR: docs/deploy/images.md says how" in nowhere
-    assert "is not in ECR: docs/deploy/images.md says how" in missing
+    assert "is not in ECR: docs/deploy/aws.md has the commands" in nowhere
+    assert "is not in ECR: docs/deploy/aws.md has the commands" in missing
     assert f"aws ecr list-images --repository-name {repository} --region {REGION}" in gone
 
 

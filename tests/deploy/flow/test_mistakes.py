@@ -8,6 +8,7 @@ import pytest
 
 import sleeper
 from sleeper.deploy.stack_properties import STACK_PROPERTIES
+from sleeper.errors import InstanceNotFound
 from sleeper.model.known_properties.catalogue import INSTANCE_PROPERTIES_BY_NAME
 from sleeper.storage.aws import clients
 from tests.contracts.s3_server import REGION, s3_credentials
@@ -127,3 +128,11 @@ def test_an_instance_that_was_not_deployed_has_no_stacks(environment, cloud):
 def test_properties_of_stacks_are_known():
     """Given the list, then each is a property of an instance."""
     assert INSTANCE_PROPERTIES_BY_NAME.keys() >= STACK_PROPERTIES
+
+
+def test_an_instance_that_is_not_deployed_says_what_deploys_it(cloud):
+    """Given aws://ID where nothing is, then both ways to make one are named."""
+    wanted = f"sleeper init {cloud.url}.*; `sleeper deploy aws {cloud.instance_id}` deploys one"
+
+    with pytest.raises(InstanceNotFound, match=wanted):
+        sleeper.connect(cloud.url)

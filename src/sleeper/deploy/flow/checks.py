@@ -252,7 +252,10 @@ def check_network(
     """
     client = aws_client("ec2", region)
     if not _exists(client, vpc):
-        return failure(f"sleeper.vpc is {vpc}, but there is no such VPC in {region}")
+        return failure(
+            f"sleeper.vpc is {vpc}, but there is no such VPC in {region}; deploy/aws/vpc.yaml "
+            "makes one to begin with (docs/deploy/aws.md, Network)"
+        )
     found, missing = _subnets(client, subnets)
     findings = [
         finding

@@ -57,7 +57,7 @@ _UNRESOLVED: Final = (
     "its tag is used as it is, so an image that is pushed with the same tag later changes no "
     "function before another tag is deployed"
 )
-_PUSH: Final = "docs/deploy/images.md says how to build and push it"
+_PUSH: Final = "docs/deploy/aws.md has the commands that build and push it"
 
 
 @dataclass(frozen=True)
