@@ -83,6 +83,12 @@ def _open(kind: str) -> Callable[[World], Callable[[], Any]]:
     return prepare
 
 
+def _elsewhere(
+    prepare: Callable[[World], Callable[[], Any]],
+) -> Callable[[World], Callable[[], Any]]:
+    return lambda world: prepare(world.elsewhere)
+
+
 def _look_up(
     number: int, *, kind: str = "one leaf", is_there: bool = True, max_age: float | None = None
 ) -> Callable[[World], Callable[[], Any]]:
@@ -254,6 +260,28 @@ OPERATIONS: Final = (
         requests=7,
         round_trips=3,
         writes=0,
+    ),
+    *(
+        Operation(name=name, prepare=_elsewhere(_open(kind)), requests=requests, round_trips=3)
+        for name, kind, requests in (
+            ("the same on a server that is not Amazon's", "one leaf", 9),
+            ("the same there, with 39 entries in the log", "log of 39", 9),
+            ("the same there, with 1,000 entries in the log", "log of 1000", 9),
+            ("the same there, with 20 files that may have the key", "20 files", 28),
+        )
+    ),
+    Operation(
+        name="key that is there, on a server that is not Amazon's",
+        prepare=_elsewhere(_look_up(9_000)),
+        requests=3,
+        round_trips=1,
+    ),
+    Operation(
+        name="ingest of one row, on a server that is not Amazon's",
+        prepare=_elsewhere(_ingest("leaf to write", range(5, 6))),
+        requests=8,
+        round_trips=6,
+        writes=3,
     ),
     Operation(name="key that is there", prepare=_look_up(9_000), requests=3, round_trips=1),
     Operation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -24,19 +25,27 @@ LARGE: Final = 400_000
 class World:
     """An instance in a bucket of a counting server, whose commits are as on Amazon's S3.
 
+    Args:
+        server: The server.
+        is_amazon: Whether its commits are so; without it all properties have their defaults.
+
     Attributes:
         server: The server.
         url: The instance's.
     """
 
-    def __init__(self, server: CountingS3) -> None:
+    def __init__(self, server: CountingS3, *, is_amazon: bool = True) -> None:
         self.server = server
-        self.url = "s3://counted/instance"
+        self.url = "s3://counted/instance" if is_amazon else "s3://counted/elsewhere"
         # Log entries are not read back, as on Amazon's S3.
-        self.instance = sleeper.create_instance(
-            self.url, {"sleeper.statestore.commit.read.back": "never"}
-        )
+        properties = {"sleeper.statestore.commit.read.back": "never"} if is_amazon else {}
+        self.instance = sleeper.create_instance(self.url, properties)
         self._made: dict[str, Table] = {}
+
+    @cached_property
+    def elsewhere(self) -> World:
+        """An instance on the same server, as it is on one that is not Amazon's."""
+        return World(self.server, is_amazon=False)
 
     def table(self, kind: str) -> Table:
         """Return a new handle of a table, which is made at the first call.

@@ -11,7 +11,7 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
-from sleeper.errors import StorageFailed
+from sleeper.errors import StorageFailed, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.state import newest_copy
 from sleeper.storage.memory import MemoryObjects
@@ -207,18 +207,115 @@ def test_a_copy_that_cannot_be_saved_fails_no_commit(world, caplog):
     assert ids(world.process()) == [*range(10)]
 
 
-def test_a_store_that_is_not_trusted_keeps_no_copy(world):
-    """Given that entries are read back, then only the log says what was committed."""
-    instance = world.process(**{"sleeper.statestore.commit.read.back": "always"})
-    before = world.copy()
+UNTRUSTED = {"sleeper.statestore.commit.read.back": "always"}
+ENTRY = "statestore/transactions/{:020d}.json"
+INDEX_ENTRY = "tables/index/{:020d}.json"
 
-    instance.table("t").ingest([{"id": 9}])
 
-    assert world.copy() == before
+def test_where_a_store_is_not_trusted_the_entry_of_a_copy_is_read(world):
+    """Given that entries are read back, then a copy opens a table, and is compared with its entry."""
+    world.process(**UNTRUSTED).table("t").ingest([{"id": 9}])
     world.forget()
-    fresh = world.process(**{"sleeper.statestore.commit.read.back": "always"})
-    assert ids(fresh) == [*range(10)]
-    assert "newest" not in names(world.told["read"])
+
+    assert ids(world.process(**UNTRUSTED)) == [*range(10)]
+    assert sorted(names(world.told["read"])) == [
+        "1.json",  # the index
+        "11.json",  # the table's log
+        "12.json",
+        "2.json",
+        "2.json",
+        "newest",
+        "newest.json",
+    ]
+    assert world.told["listed"] == []
+
+
+@pytest.fixture
+def lost(world):
+    """Let two writers create entry 11, of which the copy has the one that was lost."""
+    table = world.process(**UNTRUSTED).table("t")
+    table.ingest([{"id": 40}])
+    copy = world.copy()
+    world.folder.delete([ENTRY.format(11), COPY])
+    world.now += timedelta(seconds=1)
+    world.process(**UNTRUSTED).table("t").ingest([{"id": 41}])
+    world.folder.put(COPY, copy)
+    return copy
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_the_copy_of_a_lost_entry_is_not_used(world, lost, more, caplog):
+    """Given an entry that another writer replaced, and later ones, then the log is read, and it is said."""
+    table = world.process(**UNTRUSTED).table("t")
+    for number in range(50, 50 + more):
+        table.ingest([{"id": number}])
+    world.folder.put(COPY, lost)
+    caplog.clear()
+
+    assert ids(world.process(**UNTRUSTED)) == [*range(9), 41, *range(50, 50 + more)]
+    assert "its entry 11 is not the one in the log" in caplog.text
+
+
+def test_whoever_commits_after_the_copy_of_a_lost_entry_goes_on_from_the_log(world, lost):
+    """Given a process whose first call is a commit, then its entry follows the one in the log."""
+    table = world.process(**UNTRUSTED).table("t")
+    table._known()
+
+    table.ingest([{"id": 42}])
+
+    assert ids(world.process()) == [*range(9), 41, 42]
+    assert findings(world) == []
+
+
+def test_a_handle_that_waits_for_minutes_with_a_lost_copy_goes_on_from_the_log(world, lost):
+    """Given a first look long after the table was opened, then the log decides, and nothing fails."""
+    instance = world.process(**UNTRUSTED)
+    table = instance.table("t")
+    world.now += timedelta(minutes=3)
+
+    assert [row["id"] for row in table.query().to_pylist()] == [*range(9), 41]
+
+
+def test_the_copy_of_an_entry_that_is_gone_is_not_used(world):
+    """Given a log that ends before its copy, then a reader has what the log has."""
+    world.process(**UNTRUSTED).table("t").ingest([{"id": 40}])
+    world.folder.delete([ENTRY.format(11)])
+
+    assert ids(world.process(**UNTRUSTED)) == [*range(9)]
+
+
+def test_the_copy_of_a_lost_table_is_not_used(world):
+    """Given two writers that both created an entry of the index, then it has one of the tables."""
+    world.process(**UNTRUSTED).create_table("mine", SCHEMA, row_keys=["id"])
+    copy = world.objects.read(INDEX_COPY)
+    world.objects.delete([INDEX_ENTRY.format(2), INDEX_COPY])
+    world.process(**UNTRUSTED).create_table("theirs", SCHEMA, row_keys=["id"])
+    world.objects.put(INDEX_COPY, copy)
+
+    assert [each.name for each in world.process(**UNTRUSTED).tables()] == ["t", "theirs"]
+    world.objects.put(INDEX_COPY, copy)
+    with pytest.raises(TableNotFound):
+        world.process(**UNTRUSTED).table("mine")
+    world.process(**UNTRUSTED).table("theirs").rename("ours")
+    assert [each.name for each in world.process(**UNTRUSTED).tables()] == ["ours", "t"]
+
+
+def test_a_table_of_format_1_has_no_copy_where_a_store_is_not_trusted():
+    """Given entries without digests, with which nothing can be compared, then the log is read."""
+    world = World()
+    made = world.process(**UNTRUSTED).create_table("t", SCHEMA, row_keys=["id"])
+    world.folder = world.objects.under(made.table_id)
+    made.downgrade()
+    world.folder.delete([COPY])
+    made.ingest([{"id": 3}])
+    assert world.copy() is None
+
+    world.process().table("t").ingest([{"id": 4}])
+    assert world.copy() is not None
+    world.forget()
+
+    assert ids(world.process(**UNTRUSTED)) == [3, 4]
+    assert "3.json" in names(world.told["read"])[4:]
 
 
 def test_processes_that_open_from_a_copy_still_write_snapshots(world):

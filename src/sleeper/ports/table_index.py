@@ -71,8 +71,12 @@ class TableIndex(Protocol):
 class IndexCheckpoints(Protocol):
     """Checkpoints of the index: all tables after some entry, so that a reader reads few entries."""
 
-    def newest(self) -> tuple[str, bytes] | None:
-        """Return the name and the body of a recent checkpoint; None if there is none."""
+    def newest(self, *, with_copy: bool = True) -> tuple[str, bytes] | None:
+        """Return the name and the body of a recent checkpoint; None if there is none.
+
+        Args:
+            with_copy: Whether it may be the copy of the newest tables.
+        """
         ...
 
     def save(self, number: int, body: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from threading import Lock
 
@@ -22,11 +23,14 @@ from sleeper.state.file_references import FileReferences
 from sleeper.state.kept_versions import files_deleted, first_kept
 from sleeper.state.log_entry import entry_time
 from sleeper.state.moves import MovedLog, version_left_behind
-from sleeper.state.newest_copy import NewestCopies, NewestCopy
+from sleeper.state.newest_copy import NewestCopies, NewestCopy, is_state_after
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupResult, SweepLimits, SweptStates
 from sleeper.state.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
+
+ReadBeside = Callable[[Callable[[], bytes | None]], Callable[[], bytes | None]]
+"""Begins a read, and returns what waits for it."""
 
 _UNSEEN_MAX = timedelta(hours=1)
 _LATELY_S = 10
@@ -75,6 +79,8 @@ class TransactionLogStateStore:
             a look is tried without another one.
         note_commit: Called after each commit, and after one that may have been made.
         user: Who commits, unless a block of `committing` says somebody else.
+        read_beside: Begins a read beside others, as `Objects.beside`. Given where the store is not
+            trusted: a copy of the state is then compared with the log before it is relied on.
 
     Attributes:
         log: The table's log. It refuses to read entries from before the state was moved here.
@@ -105,11 +111,14 @@ class TransactionLogStateStore:
         note_commit: Callable[[], object] = lambda: None,
         is_remote: bool = False,
         user: str | None = None,
+        read_beside: ReadBeside | None = None,
     ) -> None:
         self.log: TransactionLog = log if here is None else MovedLog(log, here)
         self._here = here
         self.snapshots: SnapshotStore = snapshots
-        self._copies = NewestCopies(snapshots, schema)
+        self._copies = NewestCopies(snapshots, schema, are_compared=read_beside is not None)
+        self._read_beside = read_beside
+        self._uncompared: TableState | None = None  # of a copy, as long as it is held
         self._schema = schema
         self._now = now
         self._storage_time = storage_time or now
@@ -132,12 +141,20 @@ class TransactionLogStateStore:
         self._measured = TableState.empty()
 
     def known(self) -> TableState | None:
-        """Return the cached state, if there is one."""
+        """Return the cached state, if there is one; it may be a copy that was not compared yet."""
         return self._held
+
+    def compared(self) -> TableState | None:
+        """Return the cached state, if there is one that may be relied on."""
+        held = self._held
+        return None if held is self._uncompared else held
 
     def state(self) -> TableState:
         """Return the cached state without reading storage."""
-        return self._held or self._loaded() or self.state()
+        held = self._held
+        if held is None:
+            return self._loaded() or self.state()
+        return self.refresh() if held is self._uncompared else held
 
     def begin(self) -> None:
         """Hold the copy of a new state, if there is one; `refresh` goes on from it."""
@@ -148,8 +165,11 @@ class TransactionLogStateStore:
     def refresh(self) -> TableState:
         """Replay new entries and return the state. Without new entries this costs one read."""
         begun_s = self._ticks_s()
-        state = None if self._held is not None else self._loaded()
-        state = state or self._hold(self._caught_up(self._recent()))
+        while (held := self._held) is None:
+            if (loaded := self._loaded()) is not None:
+                self._looked_s = begun_s
+                return loaded
+        state = self._hold(self._caught_up(self._recent(held)))
         self._looked_s = begun_s
         return state
 
@@ -222,8 +242,7 @@ class TransactionLogStateStore:
         transactions = [each.signed(author) for each in transactions]
         with self._committing:
             begun_s = self._ticks_s()
-            self.state()
-            known = self._recent()
+            known = self._recent(self.state())
             try:
                 done = self._commit_after(known, transactions, together=together)
             except (DataDamaged, VersionNotFound):
@@ -295,14 +314,22 @@ class TransactionLogStateStore:
                 return None
             if (copy := self._copies.load()) is not None:
                 return self._hold(self._caught_up(self._hold_copy(copy)))
-            self._measured, loaded = self._load()
-            self._snapshot_number = self._measured.number
-            return self._hold(loaded)
+            return self._hold(self._measured_load())
+
+    def _measured_load(self) -> TableState:
+        """Load the newest state from snapshots and the log."""
+        self._measured, loaded = self._load()
+        self._snapshot_number, self._changed = self._measured.number, 0
+        return loaded
 
     def _hold_copy(self, copy: NewestCopy) -> TableState:
         self._measured = copy.state
         self._snapshot_number, self._changed = copy.snapshot, copy.changed
-        return self._hold(copy.state)
+        with self._swapping:
+            if self._held is None:
+                self._held = copy.state
+                self._uncompared = None if self._read_beside is None else copy.state
+            return self._held
 
     def _load(self) -> tuple[TableState, TableState]:
         """Return the state of the newest readable snapshot, and the state at the log's end.
@@ -357,6 +384,26 @@ class TransactionLogStateStore:
         )
 
     def _caught_up(self, known: TableState) -> TableState:
+        """Return the state after new entries, or the log's if `known` is a copy of a lost one."""
+        if self._read_beside is None or known is not self._uncompared:
+            return self._gone_on(known)
+        entry = self._read_beside(partial(self.log.read, known.number))
+        state = self._gone_on(known)
+        is_in_log = is_state_after(known, entry())
+        with self._swapping:
+            if self._uncompared is known:
+                self._uncompared = None
+                if not is_in_log and self._held is known:
+                    self._held = None
+        if is_in_log:
+            return state
+        self.snapshots.note_failure(
+            "the copy of the newest state is not used",
+            DataDamaged(f"its entry {known.number} is not the one in the log"),
+        )
+        return self._measured_load()
+
+    def _gone_on(self, known: TableState) -> TableState:
         try:
             near = islice(self.log.read_after(known.number), _BEHIND_MAX)
             state = replay(known, near, self._schema)
@@ -377,13 +424,12 @@ class TransactionLogStateStore:
         _, loaded = self._load()
         return loaded if loaded.number > known.number else known
 
-    def _recent(self) -> TableState:
-        """Return the cached state, or a newer one if storage was not read for a long time.
+    def _recent(self, held: TableState) -> TableState:
+        """Return the cached state `held`, or a newer one if storage was not read for a long time.
 
         Entries before a snapshot may be deleted after some time. A store that did not read for
         longer would find no entry after its state, and take the gap for the log's end.
         """
-        held = self.state()
         at = self._now()
         if abs(at - self._seen) > _UNSEEN_MAX:
             numbers = self.snapshots.numbers()

@@ -4,6 +4,11 @@ It is no authority: a reader goes on from its transaction with the log, as from 
 Whoever commits writes it after the entry, and of two writers the slower one may leave an older
 state.
 
+Where a store is not trusted to create an entry only if it is absent, the entry of a copy may have
+been replaced after the copy was written. So there a reader reads that entry too, beside its look,
+and compares it with the digest that the state keeps of it (`is_state_after`). A state without a
+digest, after an entry of format 1, has no copy there.
+
     {"format": 1, "number": 41, "snapshot": 0, "changed": 40, "parts": {"jobs.parquet": 2943, ...}}
     the parts, one after the other, as in a snapshot
 """
@@ -18,6 +23,7 @@ from typing import Final
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import SnapshotStore
+from sleeper.state.log_entry import entry_digest
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
 
@@ -50,10 +56,14 @@ class NewestCopies:
     Args:
         snapshots: Where it is kept, if it is.
         schema: The table's schema.
+        are_compared: Whether copies are compared with the log, for which they need a digest.
     """
 
-    def __init__(self, snapshots: SnapshotStore, schema: Schema) -> None:
+    def __init__(
+        self, snapshots: SnapshotStore, schema: Schema, *, are_compared: bool = False
+    ) -> None:
         self._snapshots = snapshots
+        self._are_compared = are_compared
         self._schema = schema
         self._copied = 0
 
@@ -77,14 +87,17 @@ class NewestCopies:
             StorageFailed: the storage cannot be read.
         """
         body = self._snapshots.newest() if self._snapshots.keeps_newest else None
-        return None if body is None else self._decoded(body)
+        copy = None if body is None else self._decoded(body)
+        if copy is not None and self._are_compared and copy.state.digest is None:
+            return None
+        return copy
 
     def save_if_due(self, state: TableState, *, snapshot: int, changed: int) -> None:
         """Save a state that was committed, if enough entries came since the last copy.
 
         A failure is logged: the commit has succeeded.
         """
-        if not self._snapshots.keeps_newest:
+        if not self._snapshots.keeps_newest or (self._are_compared and state.digest is None):
             return
         size = _size(state)
         if size > _SIZE_MAX:
@@ -120,6 +133,11 @@ class NewestCopies:
         state = state_from_parts(number, load, self._schema)
         self._copied = max(self._copied, number)
         return NewestCopy(state, snapshot, changed)
+
+
+def is_state_after(state: TableState, body: bytes | None) -> bool:
+    """Return whether a state with a digest is the one after an entry; None is no entry."""
+    return body is not None and entry_digest(body) == state.digest
 
 
 def _encoded(number: int, parts: dict[str, bytes], snapshot: int, changed: int) -> bytes:

@@ -10,6 +10,7 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, islice
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
@@ -337,6 +338,9 @@ class LogTableIndex:
     Args:
         log: The entries. They are never deleted.
         checkpoints: All tables after some entries.
+        read_beside: Begins a read beside others, as `Objects.beside`. Given where the store is not
+            trusted: a copy of the newest tables is then compared with its entry at the first look,
+            as that may have been replaced after the copy was written.
         entry_name: Returns the name of an entry for errors.
         new_id: Makes a unique id for each entry.
         pause: Waits after a lost race; called with the number of races lost before.
@@ -350,8 +354,12 @@ class LogTableIndex:
         entry_name: Callable[[int], str],
         new_id: NewId,
         pause: Callable[[int], None],
+        read_beside: Callable[[Callable[[], bytes | None]], Callable[[], bytes | None]]
+        | None = None,
     ) -> None:
         self._log = log
+        self._read_beside = read_beside
+        self._uncompared: TableRecords | None = None  # of a copy, as long as it is held
         self._checkpoints = checkpoints
         self._entry_name = entry_name
         self._new_id = new_id
@@ -406,7 +414,7 @@ class LogTableIndex:
         Asked of an entry that was not read, because a checkpoint has what it adds up to.
         """
         held = self._held
-        if held is None or held.number != number:
+        if held is None or held.number != number or held is self._uncompared:
             return True
         return held.is_after(decode_entry(self._entry_name(number), body))
 
@@ -471,14 +479,41 @@ class LogTableIndex:
     def _caught_up(self) -> TableRecords:
         """Read new entries."""
         known = self._known()
-        return self._hold(fold(known, self._log.read_after(known.number), self._entry_name))
+        if self._read_beside is None or known is not self._uncompared:
+            return self._hold(fold(known, self._log.read_after(known.number), self._entry_name))
+        entry = self._read_beside(partial(self._log.read, known.number))
+        records = fold(known, self._log.read_after(known.number), self._entry_name)
+        is_in_log = self._is_after(known, entry())
+        with self._swapping:
+            if self._uncompared is known:
+                self._uncompared = None
+                if not is_in_log and self._held is known:
+                    self._held = None
+        if is_in_log:
+            return self._hold(records)
+        found = self._checkpoints.newest(with_copy=False)
+        before = TableRecords() if found is None else decode_checkpoint(*found)
+        return self._hold(fold(before, self._log.read_after(before.number), self._entry_name))
+
+    def _is_after(self, records: TableRecords, body: bytes | None) -> bool:
+        if body is None:
+            return False
+        try:
+            return records.is_after(decode_entry(self._entry_name(records.number), body))
+        except (DataDamaged, FormatTooNew):
+            return False  # the replay from an earlier entry says so
 
     def _known(self) -> TableRecords:
         """Return the cached tables; at first the newest checkpoint, if there is one."""
         if self._held is not None:
             return self._held
         found = self._checkpoints.newest()
-        return self._hold(TableRecords() if found is None else decode_checkpoint(*found))
+        records = TableRecords() if found is None else decode_checkpoint(*found)
+        if self._read_beside is not None and records.number:
+            with self._swapping:
+                if self._held is None:
+                    self._held = self._uncompared = records
+        return self._hold(records)
 
     def _hold(self, records: TableRecords) -> TableRecords:
         """Cache `records` if they are newer, and return the cached ones."""

@@ -47,6 +47,10 @@ def _trust() -> None:
     """Do nothing: the default check."""
 
 
+def _nothing() -> None:
+    """Wait for nothing, and compare nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChecks:
     """The checks on a store that is not trusted.
@@ -77,9 +81,20 @@ def open_log(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """An entry that was appended or read.
+
+    Attributes:
+        number: Its number.
+        digest: Its digest.
+        confirmed: Whether it was read again since.
+        is_read_alone: Whether it was read by its number, to compare a copy of the state after it.
+            The copy was made from what was read before, so only an append reads it again.
+    """
+
     number: int
     digest: bytes
     confirmed: bool = False
+    is_read_alone: bool = False
 
 
 class CheckedTransactionLog(LogAround):
@@ -109,7 +124,7 @@ class CheckedTransactionLog(LogAround):
         """
         if not self._checks.read_back:
             return self._log.append(number, body)
-        self._confirm(number - 1)
+        self._confirm(number - 1, is_before_append=True)
         if not self._log.append(number, body):
             return False
         self._last = _Entry(number, _digest(body))
@@ -124,26 +139,45 @@ class CheckedTransactionLog(LogAround):
         self._checks.before_commit()
         return self._log.writer_lock(meanwhile)
 
+    def read(self, number: int) -> bytes | None:
+        """Read an entry; an append after it compares it, if none was read or appended before."""
+        body = self._log.read(number)
+        if body is not None and self._last is None:
+            self._last = _Entry(number, _digest(body), is_read_alone=True)
+        return body
+
     def read_after(self, number: int, *, up_to: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Read entries until there is none; first read the last known one again, once.
+        """Read entries until there is none; beside the first the last known one again, once.
 
         Raises:
             CommitOverwritten: the last entry that was appended or read has been replaced.
         """
-        if self._checks.read_back:
-            self._confirm(number)
-        for found, body in self._log.read_after(number, up_to=up_to):
+        confirm = self._begin_to_confirm(number)
+        entries = self._log.read_after(number, up_to=up_to)
+        next_entry = next(entries, None)
+        confirm()
+        if next_entry is None:
+            return
+        for found, body in chain([next_entry], entries):
             self._remember(_Entry(found, _digest(body)))
             yield found, body
 
     def _remember(self, entry: _Entry) -> None:
-        if self._last is None or self._last.number < entry.number:
+        if self._last is None or self._last.is_read_alone or self._last.number < entry.number:
             self._last = entry
 
-    def _confirm(self, number: int) -> None:
+    def _begin_to_confirm(self, number: int) -> Callable[[], None]:
+        last = self._last
+        if not self._checks.read_back or last is None or last.number != number or last.confirmed:
+            return _nothing
+        return self._log.objects.beside(lambda: self._confirm(number))
+
+    def _confirm(self, number: int, *, is_before_append: bool = False) -> None:
         """Compare entry `number` with the store, if it is the last one and was not compared yet."""
         last = self._last
-        if last is not None and last.number == number and not last.confirmed:
+        if last is None or (last.is_read_alone and not is_before_append):
+            return
+        if last.number == number and not last.confirmed:
             self._compare(last)
             if self._last is last:
                 self._last = _Entry(last.number, last.digest, confirmed=True)
@@ -206,10 +240,6 @@ TRUSTED_S: Final = 60.0
 
 def _none_covered() -> int:
     return 0
-
-
-def _nothing() -> None:
-    """Wait for nothing, and compare nothing."""
 
 
 def _any_entry(number: int, body: bytes) -> bool:

@@ -41,8 +41,6 @@ def object_table_index(
         begun: Returns what `begin_index` began to read.
         following: How its log is followed; None for an index that is used once.
     """
-    # A store that is not trusted might lose an entry to another one: its log alone decides.
-    keeps_newest = objects.is_remote and not checks.read_back
     log = open_log(objects, _ENTRIES, checks)
 
     def is_last(number: int, body: bytes) -> bool:
@@ -52,10 +50,12 @@ def object_table_index(
         log = FollowedLog(log, replace(following, is_last=is_last))
     index = LogTableIndex(
         log,
-        ObjectIndexCheckpoints(objects, keeps_newest=keeps_newest, begun=begun),
+        ObjectIndexCheckpoints(objects, keeps_newest=objects.is_remote, begun=begun),
         entry_name=ObjectTransactionLog(objects, _ENTRIES).key,
         new_id=new_id,
         pause=pause,
+        # A store that is not trusted might lose an entry to another one: its log alone decides.
+        read_beside=objects.beside if objects.is_remote and checks.read_back else None,
     )
     return index
 
@@ -81,9 +81,9 @@ class ObjectIndexCheckpoints:
     keeps_newest: bool = False
     begun: Callable[[], bytes | None] | None = None
 
-    def newest(self) -> tuple[str, bytes] | None:
+    def newest(self, *, with_copy: bool = True) -> tuple[str, bytes] | None:
         """Read the copy, or list the checkpoints and read the last one."""
-        if self.keeps_newest:
+        if self.keeps_newest and with_copy:
             copy = self.begun() if self.begun is not None else self.objects.read(_NEWEST_COPY)
             if copy is not None:
                 return _NEWEST_COPY, copy

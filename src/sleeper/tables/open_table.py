@@ -474,7 +474,7 @@ def _are_same(known: tuple[OpenTable, TableState], now: tuple[OpenTable, TableSt
     return (
         opened.reader is before.reader
         and opened.store is before.store
-        and state.number == before_state.number
+        and (state.number, state.digest) == (before_state.number, before_state.digest)
     )
 
 

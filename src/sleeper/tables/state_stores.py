@@ -31,7 +31,7 @@ from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, Tab
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
 from sleeper.state.log_entry import entry_time
-from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.log_store import ReadBeside, SnapshotRule, TransactionLogStateStore
 from sleeper.state.moves import MoveNotes, StatePlace
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_index import OwnChanges
@@ -211,8 +211,7 @@ def _log_in_objects(place: _Place) -> StateStore:
     checks = place.context.commit_checks
     log = open_log(place.files, checks=checks)
     is_remote = place.files.is_remote
-    # A store that is not trusted might lose an entry to another one: its log alone decides.
-    snapshots = ObjectSnapshotStore(place.files, keeps_newest=is_remote and not checks.read_back)
+    snapshots = ObjectSnapshotStore(place.files, keeps_newest=is_remote)
 
     def time_for_writers() -> datetime:
         """Check the store where a writer begins: not after hours, when it commits its files."""
@@ -227,6 +226,8 @@ def _log_in_objects(place: _Place) -> StateStore:
         storage_time=time_for_writers,
         is_remote=is_remote,
         is_log_in_objects=True,
+        # A store that is not trusted might lose an entry to another one: its log alone decides.
+        read_beside=place.files.beside if is_remote and checks.read_back else None,
     )
 
 
@@ -262,12 +263,13 @@ def _store_on_log(
     storage_time: Callable[[], datetime] | None = None,
     is_remote: bool = False,
     is_log_in_objects: bool = False,
+    read_beside: ReadBeside | None = None,
 ) -> StateStore:
     context = place.context
 
     def is_last(number: int, body: bytes) -> bool:
         """Compare times: a state keeps that of its last entry, and not the entry's id."""
-        state = store.known()
+        state = store.compared()
         if state is None or state.number != number:
             return True
         return entry_time(body, f"entry {number} of the log") == state.at
@@ -298,6 +300,7 @@ def _store_on_log(
         note_commit=place.changes.note,
         is_remote=is_remote,
         user=context.user,
+        read_beside=read_beside,
     )
     return store
 

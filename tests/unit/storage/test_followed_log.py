@@ -90,6 +90,33 @@ def test_an_entry_of_others_that_is_replaced_after_it_was_read_is_reported(objec
     assert seen == [(1, b"first")]
 
 
+def test_an_entry_that_was_read_to_compare_a_copy_is_compared_before_an_append(objects, log):
+    """A process that opened from a copy reads entry 4 by its number, and builds on it."""
+    objects.put(KEY.format(4), b"first")
+    seen = log.read(4)
+    objects.put(KEY.format(4), b"second")
+
+    looked = list(log.read_after(4))
+    with pytest.raises(CommitOverwritten):
+        log.append(5, b"ours")
+
+    assert (seen, looked) == (b"first", [])
+    assert objects.read(KEY.format(5)) is None
+
+
+def test_entries_that_follow_one_that_was_read_are_read_again_as_ever(objects, log):
+    """Given a process that opened from a copy of entry 4, then entry 5 is compared at the next look."""
+    for number in (4, 5):
+        objects.put(KEY.format(number), b"first")
+    log.read(4)
+    seen = list(log.read_after(4))
+    objects.put(KEY.format(5), b"second")
+
+    with pytest.raises(CommitOverwritten):
+        list(log.read_after(5))
+    assert seen == [(5, b"first")]
+
+
 def test_the_last_entry_is_read_again_once(objects, log):
     """Looks where nothing is new cost one read, as ever."""
     log.append(1, b"ours")

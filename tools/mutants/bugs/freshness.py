@@ -32,7 +32,8 @@ BUGS = (
         breaks="An answer that was begun before a look is returned although the look found a newer "
         "state.",
         module="tables/open_table.py",
-        right="        and state.number == before_state.number\n",
+        right="        and (state.number, state.digest) == (before_state.number, "
+        "before_state.digest)\n",
         wrong="",
         tests=MAX_AGE,
     ),
@@ -88,11 +89,44 @@ BUGS = (
     ),
     Bug(
         name="copy-in-a-store-that-is-not-trusted",
-        breaks="Where an entry may be replaced, a copy of it is kept.",
+        breaks="Where an entry may be replaced, a copy of it is believed.",
         module="tables/state_stores.py",
-        right=" and not checks.read_back",
-        wrong="",
+        right="place.files.beside if is_remote and checks.read_back else None",
+        wrong="None",
         tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="copy-of-tables-in-a-store-that-is-not-trusted",
+        breaks="Where an entry of the table index may be replaced, a copy of it is believed.",
+        module="storage/table_index.py",
+        right="objects.beside if objects.is_remote and checks.read_back else None",
+        wrong="None",
+        tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="answer-from-the-copy-of-a-lost-entry",
+        breaks="An answer from a copy is returned, though another entry has its number.",
+        module="tables/open_table.py",
+        right="        and (state.number, state.digest) == (before_state.number, "
+        "before_state.digest)\n",
+        wrong="        and state.number == before_state.number\n",
+        tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="copy-of-a-lost-entry-compared-late",
+        breaks="A handle that waited takes the copy of a lost entry for a replaced instance.",
+        module="tables/state_stores.py",
+        right="        state = store.compared()\n",
+        wrong="        state = store.known()\n",
+        tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="entry-of-a-copy-not-compared-before-an-append",
+        breaks="An entry is appended after one that was replaced since it confirmed a copy.",
+        module="storage/followed_log.py",
+        right="last.is_read_alone and not is_before_append",
+        wrong="last.is_read_alone",
+        tests=("tests/unit/storage/test_followed_log.py",),
     ),
     Bug(
         name="nothing-to-do-without-a-look",

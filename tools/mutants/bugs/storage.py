@@ -88,8 +88,8 @@ BUGS = (
         name="last-entry-not-confirmed",
         breaks="An entry that another writer replaces a moment later is not noticed.",
         module=_FOLLOWED_LOG,
-        right="        if last is not None and last.number == number and not last.confirmed:\n",
-        wrong="        if last is not None and number < 0:\n",
+        right="        confirm = self._begin_to_confirm(number)\n",
+        wrong="        confirm = _nothing\n",
         tests=CHECKED_LOG,
     ),
     Bug(
