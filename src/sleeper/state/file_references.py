@@ -94,6 +94,8 @@ def _others(here: pa.RecordBatch, there: pa.RecordBatch) -> pa.Array:
     return found
 
 
+# Whoever reads a state from the start begins with it, so it is made once.
+_NO_ROWS = ReferenceRows(no_file_rows())
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]
 _ABSENT = object()
@@ -157,7 +159,7 @@ class FileReferences:
     @classmethod
     def empty(cls) -> FileReferences:
         """Return the value of a table without files."""
-        return cls._of(ReferenceRows(no_file_rows()))
+        return cls._of(_NO_ROWS)
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> FileReferences:

@@ -217,7 +217,8 @@ class _Columns:
         """Decode one column."""
         if name not in self.column_names:
             raise KeyError(f"it has no column {name!r}")
-        return self._parquet.read([name]).column(0)
+        # One column is one thread's work: to hand it to a pool costs more than it takes.
+        return self._parquet.read([name], use_threads=False).column(0)
 
 
 def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], T]) -> T:
