@@ -1,7 +1,8 @@
 """Templates alone make an instance that works: with the emulator's services, and with those of others.
 
 The stacks are made by the script of docs/deploy/embedding.md. DynamoDB Local and ElasticMQ have no
-CloudFormation: they are given the tables and queues that the templates have, as they stand there.
+CloudFormation: they are given the tables and queues that the templates have, as they stand there. So
+is moto, whose CloudFormation is not asked: these are its DynamoDB and SQS.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sleeper.storage.aws import clients
 from tests.contracts.s3_server import REGION, s3_credentials
 from tests.contracts.servers.dynamodb_local import shared_dynamodb_local
 from tests.contracts.servers.elasticmq import shared_elasticmq
+from tests.contracts.servers.moto import shared_moto
 from tests.deploy.flow.emulator import ACCOUNT, Cloud, account, cdk_path, make_runnable
 from tests.deploy.flow.test_deployment import (
     BATCHER_QUEUE,
@@ -135,15 +137,23 @@ def make_queues(cloud, folder):
         arns[name] = told["Attributes"]["QueueArn"]
 
 
-@pytest.fixture(params=["emulator", "dynamodb-local-elasticmq"])
+def servers(name, config, tmp_path_factory):
+    """Where DynamoDB and SQS are, outside of the emulator."""
+    given = config, tmp_path_factory
+    if name == "moto":
+        return shared_moto(*given), shared_moto(*given)
+    return shared_dynamodb_local(*given), shared_elasticmq(*given)
+
+
+@pytest.fixture(params=["emulator", "dynamodb-local-elasticmq", "moto"])
 def services(request, deployed, cloud, folder, tmp_path_factory, monkeypatch):
     """Where DynamoDB and SQS are: in the emulator, or in the servers of others."""
     for function in ("batcher", "query", "committer"):
         switch_off_functions(cloud, function)
     if request.param != "emulator":
-        given = request.config, tmp_path_factory
-        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", shared_dynamodb_local(*given))
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", shared_elasticmq(*given))
+        dynamodb, sqs = servers(request.param, request.config, tmp_path_factory)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamodb)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", sqs)
         make_tables(cloud, folder)
         make_queues(cloud, folder)
     monkeypatch.setattr(clients, "_clients", {})
