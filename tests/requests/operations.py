@@ -280,7 +280,7 @@ OPERATIONS: Final = (
         name="ingest of one row, on a server that is not Amazon's",
         prepare=_elsewhere(_ingest("leaf to write", range(5, 6))),
         requests=8,
-        round_trips=6,
+        round_trips=7,
         writes=3,
     ),
     Operation(name="key that is there", prepare=_look_up(9_000), requests=3, round_trips=1),

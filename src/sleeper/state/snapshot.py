@@ -21,6 +21,7 @@ from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
 from sleeper.state.file_references import FileReferences
+from sleeper.state.reference_rows import times_without_nulls
 from sleeper.state.table_state import FORMATS, CommittedJobs, JobRecord, TableState
 from sleeper.state.value_json import (
     RegionJson,
@@ -242,7 +243,14 @@ def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], T]) -> 
         if int(metadata[_NUMBER_KEY]) != source.number:
             raise ValueError(f"it was written for transaction {metadata[_NUMBER_KEY].decode()}")
         return read(table)
-    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
+    except (
+        pa.ArrowException,
+        ArithmeticError,
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+    ) as error:
         raise DataDamaged(f"{source.where} is damaged: {error}. {source.advice}") from error
 
 
@@ -271,8 +279,13 @@ def _with_jobs(state: TableState, table: Any) -> TableState:
     at, swept, moved, digest = (
         table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY, _MOVED_KEY, _DIGEST_KEY)
     )
-    job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
-    names = _JOBS_SCHEMA.names[1:]
+    job_ids, names = table.column("job_id").to_pylist(), _JOBS_SCHEMA.names[1:]
+    columns = [
+        times_without_nulls(table.column(name))
+        if _JOBS_SCHEMA.field(name).type == _TIME
+        else table.column(name).to_pylist()
+        for name in names
+    ]
     records = (
         JobRecord(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
     )
