@@ -29,6 +29,7 @@ BENCHMARKS = {
     "publish": ["--references", "100000"],
     "changes": [],
     "changed_rows": [],
+    "left_out_rows": [],
     "ycsb": [],
     "hot_keys": [],
     "queue": [],

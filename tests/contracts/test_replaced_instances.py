@@ -10,7 +10,13 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.errors import CommitUnknown, InstanceGone, InstanceLost, InstanceReplaced
+from sleeper.errors import (
+    CommitUnknown,
+    InstanceGone,
+    InstanceLost,
+    InstanceReplaced,
+    StorageFailed,
+)
 from sleeper.instance.instance import current_time, removal_of
 from sleeper.storage.local import folder
 from sleeper.storage.memory import MemoryObjects
@@ -211,14 +217,17 @@ class TestInFolder(ReplacedInstanceContract):
         """Given threads that ingest while a copy is put in place, then the copy has no hole."""
         copy = place.copy()
         table.ingest(rows(3))
-        ended = []
+        ended, unwritten = [], []
 
         def ingest(number):
-            try:
-                for n in range(1000):
+            for n in range(1000):
+                try:
                     table.ingest(rows(100 * number + n))
-            except (InstanceLost, CommitUnknown) as failure:
-                ended.append(failure)
+                except (InstanceLost, CommitUnknown) as failure:
+                    ended.append(failure)
+                    return
+                except StorageFailed as failure:
+                    unwritten.append(str(failure))  # its file, while no folder was there
 
         threads = [threading.Thread(target=ingest, args=(n,)) for n in (1, 2)]
         for each in threads:
@@ -229,6 +238,7 @@ class TestInFolder(ReplacedInstanceContract):
             each.join()
 
         assert len(ended) == 2
+        assert all("No such file or directory" in each for each in unwritten)
         assert ids(place.open().table("t")) == [1, 2]
         assert place.open().verify().clean
 
