@@ -84,7 +84,7 @@ def references_of(batch: pa.RecordBatch, partition_ids: Iterable[str]) -> list[F
         batch.column("row_count_estimated").to_pylist(),
         batch.column("whole_file").to_pylist(),
         batch.column("job_id").to_pylist(),
-        times_of(batch),
+        times_of(batch.column("updated")),
         batch.column("size_bytes").to_pylist(),
         batch.column("schema_id").to_pylist(),
         batch.column("sequence").to_pylist(),
@@ -129,12 +129,7 @@ def _keys_to_text(reference: FileReference) -> str | None:
     return f"{reference.first_key or ''}\n{reference.last_key or ''}"
 
 
-def times_of(batch: pa.RecordBatch) -> list[datetime]:
-    """Return the column `updated` as times."""
-    return times_without_nulls(batch.column("updated"))
-
-
-def times_without_nulls(column: pa.Array | pa.ChunkedArray) -> list[datetime]:
+def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime]:
     """Return times in microseconds, of which none is null.
 
     Arrow's own conversion looks up the zone for every value, which is twenty times slower, and
@@ -279,7 +274,9 @@ class ReferenceRows:
             batch = self.batch.slice(start, length)
             if before is not None:
                 batch = batch.filter(pc.less(batch.column("updated"), timestamps([before])[0]))
-            yield from zip(batch.column("filename").to_pylist(), times_of(batch), strict=True)
+            yield from zip(
+                batch.column("filename").to_pylist(), times_of(batch.column("updated")), strict=True
+            )
 
     @cached_property
     def file_count(self) -> int:

@@ -21,7 +21,7 @@ from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
 from sleeper.state.file_references import FileReferences
-from sleeper.state.reference_rows import times_without_nulls
+from sleeper.state.reference_rows import times_of
 from sleeper.state.table_state import FORMATS, CommittedJobs, JobRecord, TableState
 from sleeper.state.value_json import (
     RegionJson,
@@ -281,7 +281,7 @@ def _with_jobs(state: TableState, table: Any) -> TableState:
     )
     job_ids, names = table.column("job_id").to_pylist(), _JOBS_SCHEMA.names[1:]
     columns = [
-        times_without_nulls(table.column(name))
+        times_of(table.column(name))
         if _JOBS_SCHEMA.field(name).type == _TIME
         else table.column(name).to_pylist()
         for name in names

@@ -219,9 +219,8 @@ class Scanner:
             for number, path in enumerate(between):
                 batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
                 _write_temporary(batches, arrow_schema, path, folder)
-            session = self._open_session(
-                batch_rows=self._batch_rows
-            )  # another merge may have had files of the same paths
+            # Not one that is kept: another merge may have had files of the same paths.
+            session = self._open_session(batch_rows=self._batch_rows)
             frames = [session.open(str(path), arrow_schema) for path in between]
             yield from translate_read_errors(
                 self._run(session, frames, names), lambda error: resource_error(error, round_count)
