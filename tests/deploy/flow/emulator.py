@@ -15,6 +15,7 @@ import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial, partialmethod
+from importlib.metadata import version
 from threading import Event
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -171,6 +172,13 @@ def enter_cloud(patch, endpoint, cdk_path, **more):
     patch.setattr(preparation, "synthesise", partial(synthesise_for, endpoint))
     deploy = partialmethod(partial(deploy_and_tag, CdkCommand.deploy, endpoint))
     patch.setattr(CdkCommand, "deploy", deploy)
+
+
+def cloud_with_image(environment, letter):
+    """The emulator with the worker's image in ECR, and an id that begins with a letter."""
+    made = Cloud(environment, f"{letter}-{uuid.uuid4().hex[:8]}")
+    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64"])
+    return made
 
 
 def put_image(cloud, repository, tag, architectures):

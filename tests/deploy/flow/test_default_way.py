@@ -21,10 +21,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import uuid
 from collections import OrderedDict
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
 
@@ -42,7 +40,13 @@ from sleeper.storage.aws import clients
 from tests.aws.test_submission import Service
 from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
 from tests.contracts.servers.installed import left_out
-from tests.deploy.flow.emulator import ACCOUNT, Cloud, account, cdk_path, put_image, synthesise_for
+from tests.deploy.flow.emulator import (
+    ACCOUNT,
+    account,
+    cdk_path,
+    cloud_with_image,
+    synthesise_for,
+)
 from tests.deploy.flow.test_deployment import (
     SCHEMA,
     Context,
@@ -73,9 +77,7 @@ STACKS = (StackName.BATCHER, StackName.EMR_SERVERLESS)
 @pytest.fixture(scope="module")
 def cloud(environment):
     """The emulator, with an image in ECR and the id of an instance."""
-    made = Cloud(environment, f"w-{uuid.uuid4().hex[:8]}")
-    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64"])
-    return made
+    return cloud_with_image(environment, "w")
 
 
 @pytest.fixture

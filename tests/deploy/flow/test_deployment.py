@@ -26,9 +26,9 @@ from tests.deploy.flow.emulator import (
     Cloud,
     account,
     cdk_path,
+    cloud_with_image,
     download_from,
     enter_cloud,
-    put_image,
     put_plain,
     synthesise_for,
 )
@@ -66,9 +66,7 @@ def environment(account, cdk_path):
 @pytest.fixture(scope="module")
 def cloud(environment):
     """The emulator, with an image in ECR and the id of an instance."""
-    made = Cloud(environment, f"e-{uuid.uuid4().hex[:8]}")
-    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64"])
-    return made
+    return cloud_with_image(environment, "e")
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,13 @@ import re
 import shlex
 import subprocess
 import sys
-import uuid
-from importlib.metadata import version
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.contracts.s3_server import s3_credentials
-from tests.deploy.flow.emulator import Cloud, account, cdk_path, put_image
+from tests.deploy.flow.emulator import account, cdk_path, cloud_with_image
 from tests.deploy.flow.test_deployment import PAGE, environment, worker_command
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.command_line import write_schema
@@ -48,9 +46,7 @@ def commands():
 @pytest.fixture
 def cloud(environment):
     """The emulator with an image, and an id."""
-    made = Cloud(environment, f"d-{uuid.uuid4().hex[:8]}")
-    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64"])
-    return made
+    return cloud_with_image(environment, "d")
 
 
 @pytest.fixture
