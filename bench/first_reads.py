@@ -24,6 +24,7 @@ import pyarrow as pa
 
 import sleeper
 
+ROOT = Path(__file__).resolve().parent.parent
 FILES = 5
 RANGES = 40
 RANGE_ROWS = 150
@@ -70,7 +71,8 @@ def asked(question: str, version: str | None, folder: Path, row_count: int) -> l
     places = [*([version] if version else []), os.environ.get("PYTHONPATH", "")]
     arguments = ["--ask", question, "--folder", str(folder), "--rows", str(row_count)]
     done = subprocess.run(
-        [sys.executable, __file__, *arguments],
+        [sys.executable, "-m", "bench.first_reads", *arguments],
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
         capture_output=True,
         text=True,

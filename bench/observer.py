@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from urllib.request import ProxyHandler, build_opener
 
 import sleeper
 from bench.a_day import live_files
+from sleeper.state.log_entry import decode_entry
+from sleeper.state.transactions.files import AddFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,12 @@ class Observer:
 
     def _read_log(self, last: int) -> None:
         """Take note of the files that ingests added, by the new entries of the log."""
+        folder = self.root / "statestore" / "transactions"
         for number in range(self._read + 1, last + 1):
-            entry = self.root / "statestore" / "transactions" / f"{number:020}.json"
+            body = (folder / f"{number:020}.json").read_bytes()
             self.ingested += [
-                [Path(reference["filename"]).name for reference in each["references"]]
-                for each in json.loads(entry.read_bytes())["transactions"]
-                if each["type"] == "ADD_FILES"
+                [Path(reference.filename).name for reference in each.references]
+                for each in decode_entry(body, self.table.schema, f"entry {number}").transactions
+                if isinstance(each, AddFiles)
             ]
         self._read = last

@@ -30,6 +30,7 @@ from bench.counting_proxy import CountingProxy, counting_proxy, told
 from bench.state_stores import CLASS, STORES
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.workers.open_worker import open_worker
+from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
@@ -145,16 +146,7 @@ def send(instance: sleeper.Instance, file: Path) -> None:
 def work(instance: sleeper.Instance, jobs: int) -> None:
     """Run so many jobs of the ingest queue, as a worker does."""
     settings = WorkerSettings(wait_s=0, jobs_max=jobs)
-    worker = open_worker(
-        instance,
-        "ingest",
-        settings,
-        host="bench",
-        pid=os.getpid(),
-        stopped=lambda: False,
-        rest=lambda _: None,
-    )
-    worker.run()
+    open_worker(instance, "ingest", settings, StopSignal()).run()
 
 
 def measured(operation: Operation, proxy: CountingProxy) -> str:

@@ -1,7 +1,6 @@
 """TPC-H by SQL: its 22 questions, beside DuckDB and DataFusion over Parquet files of the same rows.
 
-    pip install tpchgen-cli && tpchgen-cli parquet --scale-factor 1 --output-dir DATA
-    python -m bench.tpch DATA --runs 3 --queries 1 3 9
+    python -m bench.tpch --scale 1 --runs 3 --queries 1 3 9
 
 Each question is asked in turns, in one process; CPU seconds of all threads, the least of the runs.
 Our answers are compared with DuckDB's first: numbers up to 1e-6 of them, for some are rounded.
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sleeper
+from bench.tpch_data import tpch_data
 from bench.tpch_questions import QUESTIONS
 
 KEYS: Final = {
@@ -40,13 +40,13 @@ KEYS: Final = {
 def main() -> None:
     """Print a line for each question."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("--scale", type=float, default=1, help="1 is 6 million rows of lineitem")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--queries", type=int, nargs="*", default=[*QUESTIONS])
     parser.add_argument("--instance", type=Path, help="where tables are made, or were made before")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-tpch-") as folder:
-        ways = ways_to_ask(asked.data, asked.instance or Path(folder))
+        ways = ways_to_ask(tpch_data(asked.scale), asked.instance or Path(folder))
         print(f"{'CPU s':>6}" + "".join(f"{name:>12}" for name in ways) + f"{'ours/DuckDB':>14}")
         ratios = []
         for number in asked.queries:

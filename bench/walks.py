@@ -83,6 +83,7 @@ def spark_block(table: sleeper.Table) -> None:
             memory_bytes=1 << 24,
             temp_folder=None,
             now_ms=0,
+            notes_bucket=len(buckets),
             new_id=context.new_id,
         )
     )

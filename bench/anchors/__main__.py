@@ -2,14 +2,14 @@
 
     python -m bench.anchors                                  all, small: ten minutes
     python -m bench.anchors --before ../before               the same beside another checkout
-    python -m bench.anchors --large                          the sizes of docs/performance.md: hours
+    python -m bench.anchors --large                          more rows: hours
     python -m bench.anchors --rows-only hit miss compaction  some rows, or all of some sections
     python -m bench.anchors --from figures.json              print what earlier runs found
 
 `--before` names a clone of this repository at another commit, with its own .venv; this checkout's
-benchmarks measure both, one after the other in turn. `--upstream` names a program that drives
-upstream's compaction engine (docs/performance.md says how to build one). CPU is that of all
-threads and children, memory the peak of a process of its own; figures are medians of the runs.
+benchmarks measure both, one after the other in turn. `--upstream` names the program that drives
+upstream's compaction engine, which bench/upstream builds. CPU is that of all threads and children,
+memory the peak of a process of its own; figures are medians of the runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SECTIONS: dict[str, Callable[[Run], None]] = {
     "writers": writing.writers,
     "spark": spark.measure,
 }
-# Small, and as in docs/performance.md.
+# Small, and large.
 SIZES = {
     "rows": (1_000_000, 5_000_000),
     "files": (20, 20),
@@ -132,7 +132,7 @@ def _say_what_is_left_out(run: Run, asked: argparse.Namespace) -> None:
         if name not in run.peers:
             print(f"LEFT OUT: {name} is not installed; `make bench` does that")
     if run.upstream is None:
-        print("LEFT OUT: upstream's engine; --upstream names a driver (docs/performance.md)")
+        print("LEFT OUT: upstream's engine; --upstream names a driver (bench/upstream)")
     if not asked.before:
         print("LEFT OUT: the column `before`; --before names another checkout")
 
@@ -155,7 +155,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--peer-runs", type=int, help="of the peers, where fewer")
-    parser.add_argument("--large", action="store_true", help="the sizes of docs/performance.md")
+    parser.add_argument("--large", action="store_true", help="more rows: hours")
     parser.add_argument("--folder", help="for all data, instead of the folder of temp files")
     parser.add_argument("--out", help="a file for all figures, as JSON")
     parser.add_argument("--from", dest="figures", nargs="+", help="such files: print their tables")

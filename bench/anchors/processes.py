@@ -13,6 +13,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench.kept_figures import NotCommitted, measured_commit
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -41,9 +43,11 @@ class Checkout:
 
     @property
     def commit(self) -> str:
-        """The commit that is checked out."""
-        asked = ["git", "-C", str(self.root), "log", "-1", "--format=%h"]
-        return subprocess.run(asked, capture_output=True, text=True).stdout.strip() or "unknown"
+        """The newest commit that changed what is measured."""
+        try:
+            return measured_commit(self.root)
+        except (NotCommitted, subprocess.CalledProcessError):
+            return "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 UPSTREAM = "upstream"
-UPSTREAM_IN_OURS = "upstream, our layout"
+UPSTREAM_IN_OURS = "upstream, our groups"
 PLAIN_SPARK = "plain Spark"
 # They give Python values, not Arrow, and one process has them open: told in brackets.
 EMBEDDED = ("sqlite", "rocksdb", "lmdb")
@@ -76,7 +76,7 @@ ROWS = (
     Row(
         "compaction_equal",
         "compaction",
-        "the same, both in our layout",
+        "the same, small groups and pages",
         "s",
         "1.0 of upstream",
         1.0,

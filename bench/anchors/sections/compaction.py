@@ -1,8 +1,8 @@
 """Compaction of one leaf's files, beside upstream's Rust engine on the same rows.
 
 Ours is the whole `table.compact(all_files=True)`: start of the process, checks of pages, commit.
-Upstream's is its engine alone, driven by a program that is not part of this repository: see
-docs/performance.md. Each reads the files that the earliest of our checkouts wrote.
+Upstream's is its engine alone, driven by the program that bench/upstream builds. Each reads the
+files that the earliest of our checkouts wrote.
 """
 
 from __future__ import annotations
@@ -16,14 +16,8 @@ from bench.instance_copy import copy_instance
 
 FILES = 11
 KINDS = ("plain", "sums", "age_off")
-UPSTREAM, UPSTREAM_IN_OURS = "upstream", "upstream, our layout"
-OUR_LAYOUT = {
-    "ENCODING": "plain",
-    "ZSTD_LEVEL": "3",
-    "PAGE_ROWS": "1000",
-    "ROW_GROUP": "32768",
-    "BLOOM_ROWS": "32768",
-}
+UPSTREAM, UPSTREAM_IN_OURS = "upstream", "upstream, our groups"
+OUR_GROUPS = {"ROW_GROUP": "32768", "PAGE_BYTES": "16384"}
 
 
 def measure(asked: Run) -> None:
@@ -78,7 +72,7 @@ def upstreams(asked: Run, name: str, kind: str, output: Path, made: dict) -> Non
     """One compaction by upstream's engine, of the same files."""
     output.unlink(missing_ok=True)
     urls = [f"file://{path}" for path in made["paths"]]
-    layout = OUR_LAYOUT if name == UPSTREAM_IN_OURS else {}
+    layout = OUR_GROUPS if name == UPSTREAM_IN_OURS else {}
     command = [str(asked.upstream), "compact", f"file://{output}", *urls]
     used = run(command, environment={**layout, **made["environment"]})
     if name == UPSTREAM_IN_OURS:
