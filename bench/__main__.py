@@ -26,13 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FIGURES = "docs/figures"
 # The arguments of each run: two sizes, where one takes minutes.
 BENCHMARKS = {
-    "anchors": [
-        f"--out {FIGURES}/small.json",
-        f"--out {FIGURES}/large.json --large --runs 3 --peer-runs 1",
-    ],
     "lookup": ["--rows 1000000 --leaves 16", "--rows 10000000 --leaves 64"],
     "first_reads": [""],
-    "readers": ["--rows 200000"],
+    "readers": ["--rows 200000 --folder-only"],
     "sql": ["--rows 1000000", "--rows 4000000"],
     "tpch": ["--scale 1"],
     "requests": ["--rows 200000"],
@@ -40,7 +36,7 @@ BENCHMARKS = {
     "rest": ["--rows 2000000"],
     "rest_key": [""],
     "web_page": [""],
-    "ingest": ["--rows 2000000 --leaves 64", "--rows 10000000 --leaves 64"],
+    "ingest": ["--rows 2000000 --leaves 64", "--rows 10000000 --leaves 64 --runs 1"],
     "file_size": ["--rows 200000 --scale 1"],
     "compaction": [
         "--files 11 --rows 100000",
@@ -60,16 +56,23 @@ BENCHMARKS = {
     "open_table": ["--references 100000"],
     "publish": ["--references 100000"],
     "batcher": ["--files 100000"],
-    "jobs": ["--jobs 200"],
-    "committer": ["--seconds 5"],
+    "jobs": ["--jobs 100"],
+    "committer": ["--seconds 4 --runs 1"],
     "queue": [""],
     "a_day_of_jobs": ["--files 100 --minutes 2 --leaves 16"],
-    "spark_import": ["--rows 2000000 --leaves 64", "--rows 10000000 --leaves 64"],
+    "spark_import": [
+        "--rows 2000000 --leaves 64 --runs 3 --variants floor files frame",
+        "--rows 10000000 --leaves 64 --runs 1 --variants floor files frame",
+    ],
     "spark_compaction": ["--leaves 200"],
     "spark_read": [""],
     "import_driver": ["--files 100000 --leaves 10000"],
     "walks": [""],
     "without_polars": ["--rows 1000000"],
+    "anchors": [
+        f"--out {FIGURES}/small.json --runs 3 --peer-runs 2",
+        f"--out {FIGURES}/large.json --large --peer-runs 1",
+    ],
 }
 # These need more packages: an environment of their own, which make sets up.
 WITH_PEERS = ("hot_keys", "replaced_rows", "tpch")
@@ -110,8 +113,12 @@ def main() -> int:
 
 
 def _runs(names: list[str]) -> list[tuple[str, str]]:
-    """Each benchmark and its arguments, as often as there are sizes."""
-    return [(name, given) for name in names for given in BENCHMARKS[name]]
+    """Each benchmark and its arguments, as often as there are sizes: the first of all, then others.
+
+    So a run that is stopped has found something of each.
+    """
+    sized = [(place, name, given) for name in names for place, given in enumerate(BENCHMARKS[name])]
+    return [(name, given) for place, name, given in sorted(sized, key=lambda each: each[0])]
 
 
 def _run(name: str, given: str, beside: list[str], commit: str) -> bool:

@@ -19,8 +19,6 @@ from threading import Lock, Thread, local
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tools.costs import DOLLARS
-
 _SKIPPED = ("connection", "transfer-encoding", "content-length", "date", "server")
 _KILOBYTE = 1024
 
@@ -146,14 +144,14 @@ def described(
         )
     if target.startswith("AmazonSQS"):
         kind = "SQS FIFO request" if b".fifo" in body else "SQS request"
-        return Request("SQS", target.partition(".")[2], DOLLARS[kind], len(content))
+        return Request("SQS", target.partition(".")[2], _dollars()[kind], len(content))
     operation = (
         "LIST" if method == "GET" and "list-type" in parse_qs(urlsplit(path).query) else method
     )
     if operation == "DELETE" or (operation == "POST" and "delete" in path):
         return Request("S3", "DELETE", 0.0, len(content))
     kind = "S3 write" if operation in ("PUT", "POST", "LIST") else "S3 read"
-    return Request("S3", operation, DOLLARS[kind], len(content))
+    return Request("S3", operation, _dollars()[kind], len(content))
 
 
 def _dynamo_dollars(operation: str, body: bytes, content: bytes) -> float:
@@ -161,7 +159,9 @@ def _dynamo_dollars(operation: str, body: bytes, content: bytes) -> float:
     asked: dict[str, Any] = json.loads(body or b"{}")
     if operation in ("GetItem", "Query", "Scan"):
         units = max(1, math.ceil(len(content) / (4 * _KILOBYTE)))
-        return units * DOLLARS["DynamoDB read unit"] * (1 if asked.get("ConsistentRead") else 0.5)
+        return (
+            units * _dollars()["DynamoDB read unit"] * (1 if asked.get("ConsistentRead") else 0.5)
+        )
     if operation == "TransactWriteItems":
         writes = 2 * sum(_kilobytes(part) for part in asked["TransactItems"])
     elif operation == "BatchWriteItem":
@@ -170,7 +170,7 @@ def _dynamo_dollars(operation: str, body: bytes, content: bytes) -> float:
         writes = _kilobytes(asked.get("Item") or asked.get("ExpressionAttributeValues") or {})
     else:
         return 0.0
-    return writes * DOLLARS["DynamoDB write unit"]
+    return writes * _dollars()["DynamoDB write unit"]
 
 
 def _kilobytes(item: Any) -> int:
@@ -185,3 +185,10 @@ def told(requests: list[Request]) -> str:
     """
     counted = Counter((each.service, each.operation) for each in requests)
     return ", ".join(f"{service} {what} {n}" for (service, what), n in sorted(counted.items()))
+
+
+def _dollars() -> dict[str, float]:
+    """What requests cost: not asked of before one comes, as an older checkout has no such table."""
+    from tools.costs import DOLLARS  # noqa: PLC0415 - needs this checkout's sleeper
+
+    return DOLLARS
