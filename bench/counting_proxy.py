@@ -30,14 +30,23 @@ class Request:
     Attributes:
         service: `S3`, `DynamoDB` or `SQS`.
         operation: What was asked: `GET`, `PUT`, `LIST`, `PutItem`, `SendMessage`, ...
-        dollars: What Amazon charges for it.
+        charged: What Amazon charges for, a name of its prices; or empty.
+        units: How much of that.
         received_bytes: Length of the reply's body.
     """
 
     service: str
     operation: str
-    dollars: float
+    charged: str
+    units: float
     received_bytes: int
+
+    @property
+    def dollars(self) -> float:
+        """What Amazon charges for it."""
+        from tools.costs import DOLLARS  # noqa: PLC0415 - an older checkout cannot import it
+
+        return self.units * DOLLARS[self.charged] if self.charged else 0.0
 
 
 class CountingProxy(ThreadingHTTPServer):
@@ -140,28 +149,26 @@ def described(
     if target.startswith("DynamoDB"):
         operation = target.partition(".")[2]
         return Request(
-            "DynamoDB", operation, _dynamo_dollars(operation, body, content), len(content)
+            "DynamoDB", operation, *_dynamo_units(operation, body, content), len(content)
         )
     if target.startswith("AmazonSQS"):
         kind = "SQS FIFO request" if b".fifo" in body else "SQS request"
-        return Request("SQS", target.partition(".")[2], _dollars()[kind], len(content))
+        return Request("SQS", target.partition(".")[2], kind, 1, len(content))
     operation = (
         "LIST" if method == "GET" and "list-type" in parse_qs(urlsplit(path).query) else method
     )
     if operation == "DELETE" or (operation == "POST" and "delete" in path):
-        return Request("S3", "DELETE", 0.0, len(content))
+        return Request("S3", "DELETE", "", 0, len(content))
     kind = "S3 write" if operation in ("PUT", "POST", "LIST") else "S3 read"
-    return Request("S3", operation, _dollars()[kind], len(content))
+    return Request("S3", operation, kind, 1, len(content))
 
 
-def _dynamo_dollars(operation: str, body: bytes, content: bytes) -> float:
-    """Return the price, from lengths of JSON: a little more than Amazon's own count of bytes."""
+def _dynamo_units(operation: str, body: bytes, content: bytes) -> tuple[str, float]:
+    """Return what is charged for, from lengths of JSON: some more than Amazon's count of bytes."""
     asked: dict[str, Any] = json.loads(body or b"{}")
     if operation in ("GetItem", "Query", "Scan"):
         units = max(1, math.ceil(len(content) / (4 * _KILOBYTE)))
-        return (
-            units * _dollars()["DynamoDB read unit"] * (1 if asked.get("ConsistentRead") else 0.5)
-        )
+        return "DynamoDB read unit", units * (1 if asked.get("ConsistentRead") else 0.5)
     if operation == "TransactWriteItems":
         writes = 2 * sum(_kilobytes(part) for part in asked["TransactItems"])
     elif operation == "BatchWriteItem":
@@ -169,8 +176,8 @@ def _dynamo_dollars(operation: str, body: bytes, content: bytes) -> float:
     elif operation in ("PutItem", "UpdateItem", "DeleteItem"):
         writes = _kilobytes(asked.get("Item") or asked.get("ExpressionAttributeValues") or {})
     else:
-        return 0.0
-    return writes * _dollars()["DynamoDB write unit"]
+        return "", 0
+    return "DynamoDB write unit", writes
 
 
 def _kilobytes(item: Any) -> int:
@@ -180,15 +187,8 @@ def _kilobytes(item: Any) -> int:
 def told(requests: list[Request]) -> str:
     """Return how many requests there were of each operation, as a clause.
 
-    >>> told([Request("S3", "GET", 0, 0), Request("S3", "GET", 0, 0), Request("SQS", "X", 0, 0)])
+    >>> told([Request("S3", "GET", "", 0, 0)] * 2 + [Request("SQS", "X", "", 0, 0)])
     'S3 GET 2, SQS X 1'
     """
     counted = Counter((each.service, each.operation) for each in requests)
     return ", ".join(f"{service} {what} {n}" for (service, what), n in sorted(counted.items()))
-
-
-def _dollars() -> dict[str, float]:
-    """What requests cost: not asked of before one comes, as an older checkout has no such table."""
-    from tools.costs import DOLLARS  # noqa: PLC0415 - needs this checkout's sleeper
-
-    return DOLLARS
