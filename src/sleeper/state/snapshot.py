@@ -15,16 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.errors import DataDamaged, FormatTooNew
-from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.files import ClaimRecord
-from sleeper.model.partitions import Partition, PartitionTree
+from sleeper.model.partitions import PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
 from sleeper.state.file_references import FileReferences
 from sleeper.state.reference_rows import times_of
+from sleeper.state.stored_partitions import StoredPartitions, partitions_to_arrow
 from sleeper.state.table_state import FORMATS, CommittedJobs, JobRecord, TableState
 from sleeper.state.value_json import (
-    RegionJson,
     claims_from_json,
     claims_to_json,
     deletes_from_json,
@@ -69,16 +68,6 @@ _JOBS_SCHEMA = pa.schema(
         ("files", pa.int64()),
     ]
 )
-_PARTITIONS_SCHEMA = pa.schema(
-    [
-        ("partition_id", pa.string()),
-        ("parent_id", pa.string()),
-        ("lower_child_id", pa.string()),
-        ("upper_child_id", pa.string()),
-        ("dimension", pa.int32()),
-        ("region", pa.string()),  # JSON: [min, max] for each row key field
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +108,8 @@ def encode_part(name: str, state: TableState, schema: Schema) -> bytes:
             about_tree[_DELETES_KEY] = json.dumps(deletes).encode()
         if state.schemas:
             about_tree[_SCHEMAS_KEY] = schemas_to_json(state.schemas).encode()
-        table = _partitions_table(state.partitions, schema)
+        tree = state.partitions
+        table = partitions_to_arrow(tree.partitions.values() if tree else (), schema)
         return _to_parquet(table, state, about_tree, format_number=state.format)
     claimed_by = claims_to_json(state.claims)
     claims = {_CLAIMS_KEY: json.dumps(claimed_by).encode()} if claimed_by else {}
@@ -174,7 +164,9 @@ def with_part(
     if name == JOBS:
         return _from_parquet(body, source, lambda table: _with_jobs(state, table))
     if name == PARTITIONS:
-        return _from_parquet(body, source, lambda table: _with_partitions(state, table, schema))
+        return _from_parquet(
+            body, source, lambda table: _with_partitions(state, table, schema, source)
+        )
     files, claims = _from_parquet(body, source, _files_of)
     return replace(state, files=files, claims=claims)
 
@@ -299,10 +291,12 @@ def _with_jobs(state: TableState, table: Any) -> TableState:
     )
 
 
-def _with_partitions(state: TableState, table: Any, schema: Schema) -> TableState:
+def _with_partitions(
+    state: TableState, table: Any, schema: Schema, source: PartSource
+) -> TableState:
     return replace(
         state,
-        partitions=_partitions_of(table, schema),
+        partitions=_tree_of(table, schema, source),
         schemas=schemas_from_json(table.schema.metadata.get(_SCHEMAS_KEY, b"{}")),
         deletes=deletes_from_json(
             json.loads(table.schema.metadata.get(_DELETES_KEY, b"[]")), schema
@@ -320,42 +314,9 @@ def _files_of(table: pa.Table) -> tuple[FileReferences, dict[str, ClaimRecord]]:
     return files, claims_from_json(claims)
 
 
-def _partitions_table(tree: PartitionTree | None, schema: Schema) -> pa.Table:
-    regions = RegionJson(schema)
-    partitions = list(tree.partitions.values()) if tree else []
-    columns = [
-        [each.partition_id for each in partitions],
-        [each.parent_id for each in partitions],
-        [each.child_ids[0] if each.child_ids else None for each in partitions],
-        [each.child_ids[1] if each.child_ids else None for each in partitions],
-        [each.dimension for each in partitions],
-        [json.dumps(regions.write(each.region)) for each in partitions],
-    ]
-    return pa.Table.from_arrays(
-        [pa.array(v, kind) for v, kind in zip(columns, _PARTITIONS_SCHEMA.types, strict=True)],
-        schema=_PARTITIONS_SCHEMA,
-    )
-
-
-@making_many_objects()
-def _partitions_of(table: pa.Table, schema: Schema) -> PartitionTree | None:
-    regions = RegionJson(schema)
-    *columns, limits = (table.column(name).to_pylist() for name in _PARTITIONS_SCHEMA.names)
-    limits = json.loads(f"[{','.join(limits)}]")  # one call takes half the time of one for each
-    partitions = {
-        partition_id: Partition(
-            partition_id=partition_id,
-            region=regions.read(region),
-            parent_id=parent_id,
-            child_ids=() if lower is None else (lower, upper),
-            dimension=dimension,
-        )
-        for partition_id, parent_id, lower, upper, dimension, region in zip(
-            *columns, limits, strict=True
-        )
-    }
+def _tree_of(table: Any, schema: Schema, source: PartSource) -> PartitionTree | None:
+    partitions = StoredPartitions(table.column, schema, source.where, source.advice)
     if not partitions:
         return None
-    (root_id,) = (each.partition_id for each in partitions.values() if each.parent_id is None)
     merged = json.loads(table.schema.metadata.get(_MERGED_KEY, b"{}"))
-    return PartitionTree(partitions, root_id, merged)
+    return PartitionTree(partitions, partitions.root_id, merged)
