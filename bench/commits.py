@@ -88,6 +88,7 @@ if __name__ == "__main__":
     parser.add_argument("--writer", nargs=2, metavar=("FOLDER", "NUMBER"))
     chosen = parser.parse_args()
     if chosen.writer:
-        write(*chosen.writer, chosen.seconds)
+        folder, number = chosen.writer
+        write(folder, number, chosen.seconds)
     else:
         print("\n".join(main(chosen.seconds)))

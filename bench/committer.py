@@ -305,6 +305,7 @@ if __name__ == "__main__":
     chosen = parser.parse_args()
     for role, play in ROLES.items():
         if getattr(chosen, role):
-            play(*getattr(chosen, role), chosen.seconds)
+            folder, about = getattr(chosen, role)
+            play(folder, about, chosen.seconds)
             sys.exit()
     print("\n".join(main(chosen.seconds, chosen.runs)))
