@@ -199,6 +199,20 @@ class TestLimit:
         with pytest.raises(sleeper.DataDamaged, match="is missing"):
             table.query(limit=11).to_arrow()
 
+    @pytest.mark.parametrize("keys", [["id"], ["id", "part"]])
+    @pytest.mark.parametrize("limit", [1, 65, 200, 299, 1_000])
+    def test_of_many_leaves_is_the_first_rows_of_all(self, memory, keys, limit):
+        """Given 300 leaves, of which each third has no rows, then rows come in key order."""
+        schema = pa.schema([("id", pa.int64()), ("part", pa.int64())])
+        table = memory.create_table(
+            "t", schema, row_keys=keys, split_points=[*range(10, 3_000, 10)]
+        )
+        rows = [{"id": 10 * leaf + n, "part": n} for leaf in range(300) if leaf % 3 for n in (1, 2)]
+        table.ingest(rows[::2])
+        table.ingest(rows[1::2])
+
+        assert table.query(limit=limit).to_pylist() == rows[:limit]
+
     @pytest.mark.parametrize("limit", [1, 99, 100, 101, 2_000, 6_000])
     def test_reads_few_pages(self, tmp_path, limit):
         """Given files whose later pages are damaged, then the first rows are read without them."""

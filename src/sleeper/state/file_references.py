@@ -283,6 +283,21 @@ class FileReferences:
         row = self._base.row_of(filename, partition_id)
         return None if row is None else self._base.reference(row)
 
+    def size_bytes(self, filename: str, partition_ids: Iterable[str]) -> int | None:
+        """Return the size of a file, as the first of some partitions that references it records it.
+
+        None if none does. This is much cheaper than to ask for the reference.
+        """
+        for partition_id in partition_ids:
+            changes = self._on_partition.get(partition_id, {})
+            if filename in changes:
+                changed = changes[filename]
+                if changed is not None:
+                    return changed.size_bytes
+            elif (row := self._base.row_of(filename, partition_id)) is not None:
+                return self._base.size_bytes(row)
+        return None
+
     def references_named(
         self, filenames: Sequence[str], partition_id: str
     ) -> list[FileReference | None]:

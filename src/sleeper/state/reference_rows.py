@@ -254,6 +254,11 @@ class ReferenceRows:
         assert partition_id is not None
         return references_of(self.batch.slice(row, 1), [partition_id])[0]
 
+    def size_bytes(self, row: int) -> int | None:
+        """Return the size of one row's file, in bytes, where it is known."""
+        found: int | None = self.batch.column("size_bytes")[row].as_py()
+        return found
+
     def references_named(
         self, filenames: Iterable[str], partition_id: str
     ) -> dict[str, FileReference]:

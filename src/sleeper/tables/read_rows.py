@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_
 from sleeper.model.ranges import Region
 from sleeper.state.plans.queries import (
     file_sizes,
+    leaf_queries,
     plan_leaf_queries,
     plan_lookup,
     plan_lookups,
@@ -43,6 +44,8 @@ _FILES_AHEAD: Final = 32
 _KEYS_AHEAD: Final = 1_000
 """Leaves of many keys are begun while those before them are read, up to so many files and keys. A
 look-up needs up to 8 MiB for pages of a file; more keys than these keep a processor busy."""
+_FIRST_GROUPS: Final = 64
+"""So many groups of leaves are planned first for who takes a few rows."""
 
 
 def query_key(
@@ -130,14 +133,17 @@ def query_regions(
     view = _View.of(reading, columns, now_ms)
 
     def groups() -> list[list[LeafQuery]]:
-        planned = plan_leaf_queries(state, regions)
-        for leaf in chain(*planned):
-            _note_sizes(reading, state, leaf)
-        return planned
+        return _noted(reading, state, plan_leaf_queries(state, regions))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        read = partial(read_leaves, rows_max=rows_max) if ordered else read_leaves_unordered
-        yield from read(reading, groups(), view.columns, now_ms=now_ms)
+        if not ordered:
+            yield from read_leaves_unordered(reading, groups(), view.columns, now_ms=now_ms)
+        elif rows_max is None:
+            yield from read_leaves(reading, groups(), view.columns, now_ms=now_ms)
+        else:
+            for part in _more_each_time(leaf_queries(state, regions)):
+                few = _noted(reading, state, part)
+                yield from read_leaves(reading, few, view.columns, now_ms=now_ms, rows_max=rows_max)
 
     def count() -> int:
         if reading.processing.is_identity:
@@ -162,6 +168,22 @@ def query_regions(
         counter=count,
         known_count=known_count,
     )
+
+
+def _more_each_time(groups: Iterator[list[LeafQuery]]) -> Iterator[list[list[LeafQuery]]]:
+    """Yield groups in parts, each of more than all before it had: few rows are in the first."""
+    count = _FIRST_GROUPS
+    while part := [*islice(groups, count)]:
+        yield part
+        count *= 2
+
+
+def _noted(
+    reading: TableReader, state: TableState, groups: list[list[LeafQuery]]
+) -> list[list[LeafQuery]]:
+    for leaf in chain(*groups):
+        _note_sizes(reading, state, leaf)
+    return groups
 
 
 def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | LeafQuery) -> None:

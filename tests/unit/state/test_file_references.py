@@ -552,6 +552,15 @@ def test_bytes_count_each_referenced_file_once(placed):
     assert placed(FileReferences.empty()).referenced_bytes() == (0, True)
 
 
+def test_the_first_partition_that_has_a_file_tells_its_size(placed):
+    """Given a file that two partitions have, then the first that is asked for tells the size."""
+    index = placed(index_of(ref("a", "L", size_bytes=7), ref("a", "R", size_bytes=None)))
+
+    assert index.size_bytes("a", ["X", "L", "R"]) == 7
+    assert index.size_bytes("a", ["R", "L"]) is None
+    assert index.size_bytes("b", ["L", "R"]) is None
+
+
 def fields(reference: FileReference) -> dict:
     return {
         name: getattr(reference, name)
@@ -578,6 +587,9 @@ def check(
         assert index.references_on(partition_id) == on
         assert index.filenames_on(partition_id) == [each.filename for each in on]
     assert all(index.reference(*pair) == each for pair, each in references.items())
+    for (name, partition_id), each in references.items():
+        assert index.size_bytes(name, ["no such", partition_id]) == each.size_bytes
+        assert index.size_bytes(name, ["no such"]) is None
     middle = sorted(since.values())[len(since) // 2] if since else NOON
     assert list(index.unreferenced()) == sorted(since.items())
     assert list(index.unreferenced(middle)) == sorted(

@@ -31,15 +31,28 @@ def plan_leaf_queries(state: TableState, regions: Sequence[Region]) -> list[list
     more than one only if the tree was split on a later row key). Leaves without files are left
     out.
     """
-    found = [*state.tree.leaves_overlapping(regions)]
-    inside = {leaf.partition_id: asked for leaf, asked in found}
-    groups = leaf_groups(leaf for leaf, _ in found)
-    plans = (
-        [_leaf_query(state, leaf, inside[leaf.partition_id]) for leaf in group.leaves]
-        for group in groups
-    )
-    with_files = ([query for query in plan if query.filenames] for plan in plans)
-    return [plan for plan in with_files if plan]
+    return [*leaf_queries(state, regions)]
+
+
+def leaf_queries(state: TableState, regions: Sequence[Region]) -> Iterator[list[LeafQuery]]:
+    """Yield the groups of `plan_leaf_queries`.
+
+    Of a table with one row key each is planned when it is asked for, so that who takes a few rows
+    plans a few leaves.
+    """
+    found = state.tree.leaves_overlapping(regions)
+    if len(state.tree.root.region.ranges) == 1:
+        plans = ([_leaf_query(state, leaf, asked)] for leaf, asked in found)
+    else:
+        inside = {leaf.partition_id: (leaf, asked) for leaf, asked in found}
+        plans = (
+            [_leaf_query(state, *inside[leaf.partition_id]) for leaf in group.leaves]
+            for group in leaf_groups(leaf for leaf, _ in inside.values())
+        )
+    for plan in plans:
+        with_files = [query for query in plan if query.filenames]
+        if with_files:
+            yield with_files
 
 
 def plan_lookup(state: TableState, key: Key) -> LeafLookup:
@@ -165,13 +178,8 @@ def hidden_in(
 def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dict[str, int]:
     """Return the sizes of a leaf's files, in bytes, if the state records them."""
     ids = state.tree.ids_upwards(leaf_id)
-    found = {}
-    for filename in filenames:
-        references = (state.files.reference(filename, partition_id) for partition_id in ids)
-        size_bytes = next((each.size_bytes for each in references if each is not None), None)
-        if size_bytes is not None:
-            found[filename] = size_bytes
-    return found
+    sizes = {filename: state.files.size_bytes(filename, ids) for filename in filenames}
+    return {filename: size for filename, size in sizes.items() if size is not None}
 
 
 def _leaf_query(state: TableState, leaf: Partition, regions: tuple[Region, ...]) -> LeafQuery:

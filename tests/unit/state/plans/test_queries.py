@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
 
 import pytest
 from hypothesis import given
@@ -100,6 +100,25 @@ class TestLeafQueries:
 
         names = [[query.filenames for query in group] for group in plan]
         assert names == [[("low",)], [("lower",), ("upper",)]]
+
+    def test_leaves_are_planned_as_they_are_asked_for(self, monkeypatch):
+        """Given 1,000 leaves, when two groups are taken, then no third is planned; all are equal to
+        a plan of everything.
+        """
+        partitions = tree(ONE_KEY, *range(1, 1_000))
+        table = state(
+            partitions,
+            *((f"f{n}", leaf.partition_id) for n, leaf in enumerate(partitions.leaves())),
+        )
+        everything = [region_from_request(ONE_KEY, {})]
+        planned = []
+        plan_one = queries._leaf_query
+        monkeypatch.setattr(queries, "_leaf_query", lambda *a: planned.append(a) or plan_one(*a))
+
+        found = [*islice(queries.leaf_queries(table, everything), 2)]
+
+        assert len(planned) == 2
+        assert found == plan_leaf_queries(table, everything)[:2]
 
 
 ids = count()
