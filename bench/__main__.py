@@ -76,8 +76,8 @@ BENCHMARKS = {
 }
 # These need more packages: an environment of their own, which make sets up.
 WITH_PEERS = ("hot_keys", "replaced_rows", "tpch")
-# What they are told of where else to look; no part of the command that a page shows.
-BESIDE_ANOTHER = {"anchors": ("before", "upstream"), "rest_key": ("before",)}
+# Told of where else to look, which is no part of the command on the page.
+BESIDE_ANOTHER = {"anchors": ("before", "upstream")}
 
 
 def main() -> int:
