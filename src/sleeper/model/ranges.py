@@ -44,6 +44,11 @@ class Range:
         """True when no value is in the range."""
         return self.max is not None and not self.min < self.max
 
+    def overlaps(self, other: Range) -> bool:
+        """True when some value could be in both."""
+        low = max(self.min, other.min)
+        return all(high is None or low < high for high in (self.max, other.max))
+
     def intersection(self, other: Range) -> Range | None:
         """Return the values in both, or None when there are none (rule PRT-3)."""
         low = max(self.min, other.min)
@@ -68,7 +73,8 @@ class Region:
 
     def overlaps(self, other: Region) -> bool:
         """True when some key could be inside both."""
-        return self.intersection(other) is not None
+        pairs = zip(self.ranges, other.ranges, strict=True)
+        return all(mine.overlaps(theirs) for mine, theirs in pairs)
 
     def intersection(self, other: Region) -> Region | None:
         """Return the keys in both, or None when there can be none."""

@@ -83,6 +83,9 @@ def regions_without(regions: Sequence[Region], holes: Iterable[Region]) -> tuple
     >>> regions_without([Region((Range(0, 9),))], [Region((Range(3, 4),))])
     (Region(ranges=(Range(min=0, max=3),)), Region(ranges=(Range(min=4, max=9),)))
     """
+    if all(len(region.ranges) == 1 for region in regions):
+        cuts = _joined(hole.ranges[0] for hole in holes)
+        return tuple(Region((side,)) for each in regions for side in _gaps(each.ranges[0], cuts))
     done, left = list[Region](), [*regions]
     for hole in sorted(holes, key=lambda each: each.ranges[0].min):
         ahead, low = list[Region](), hole.ranges[0].min
@@ -92,6 +95,34 @@ def regions_without(regions: Sequence[Region], holes: Iterable[Region]) -> tuple
             (done if is_below else ahead).append(region)
         left = [part for region in ahead for part in _without(region, hole)]
     return (*done, *left)
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """Return ranges with the same values, ascending, of which no two overlap or meet."""
+    found: list[Range] = []
+    for each in sorted((each for each in ranges if not each.is_empty), key=lambda each: each.min):
+        last = found[-1] if found else None
+        if last is None or (last.max is not None and last.max < each.min):
+            found.append(each)
+        elif last.max is not None and (each.max is None or last.max < each.max):
+            found[-1] = Range(last.min, each.max)
+    return found
+
+
+def _gaps(whole: Range, cuts: Sequence[Range]) -> Iterator[Range]:
+    """Yield the parts of a range that are in none of `_joined` ranges."""
+    low, high = whole.min, whole.max
+    first = bisect_right(cuts, low, key=lambda each: each.min)
+    for cut in cuts[max(0, first - 1) :]:
+        if high is not None and high <= cut.min:
+            break
+        if low < cut.min:
+            yield Range(low, cut.min)
+        if cut.max is None:
+            return
+        low = max(low, cut.max)
+    if high is None or low < high:
+        yield Range(low, high)
 
 
 def _without(region: Region, hole: Region) -> list[Region]:

@@ -125,6 +125,8 @@ def _runs(
 
 def _hull(run: Sequence[Region]) -> Region:
     """Return the range that covers ranges of a single row key."""
+    if len(run) == 1:
+        return run[0]
     high = run[0].ranges[0].max
     for region in run[1:]:
         high = _larger_max(high, region.ranges[0].max)
