@@ -273,7 +273,7 @@ def _with_jobs(state: TableState, table: Any) -> TableState:
     )
     job_ids, names = table.column("job_id").to_pylist(), _JOBS_SCHEMA.names[1:]
     columns = [
-        times_of(table.column(name))
+        times_of(table.column(name).combine_chunks())
         if _JOBS_SCHEMA.field(name).type == _TIME
         else table.column(name).to_pylist()
         for name in names
