@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from bench.kept_figures import NotCommitted, measured_commit
@@ -73,38 +72,42 @@ class ProcessFailed(Exception):
     """A measured process failed; the message has the end of what it printed."""
 
 
+# Linux counts what a process was before it became the measured one as that one's memory: so a small
+# process begins it, however large this one has become.
+_BEGIN = """
+import json, os, resource, subprocess, sys, time
+begun = time.perf_counter()
+code = subprocess.run(sys.argv[2:], check=False).returncode
+wall, used = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+found = [used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024]
+os.write(int(sys.argv[1]), json.dumps(found).encode())
+sys.exit(code)
+"""
+
+
 def run(
     command: Sequence[str], *, root: Path = ROOT, environment: Mapping[str, str] | None = None
 ) -> Used:
-    """Run a command in a folder, and wait for its end.
-
-    This process must stay small: the kernel counts its size at the fork as the child's.
-    """
-    with tempfile.TemporaryFile("w+") as errors:
-        begun = perf_counter()
+    """Run a command in a folder, and wait for its end."""
+    read_end, write_end = os.pipe()
+    with tempfile.TemporaryFile("w+") as errors, os.fdopen(read_end) as told:
         process = subprocess.Popen(
-            list(command),
+            [sys.executable, "-S", "-E", "-c", _BEGIN, str(write_end), *command],
             cwd=root,
             env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            pass_fds=[write_end],
         )
-        text = process.stdout.read() if process.stdout else ""
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        wall = perf_counter() - begun
+        os.close(write_end)
+        text, _ = process.communicate()
         if process.returncode:
             errors.seek(0)
             raise ProcessFailed(f"{' '.join(command)[:300]}\n{(text + errors.read())[-2000:]}")
+        cpu_s, wall_s, peak_mb = json.loads(told.read())
     last = (text.strip().splitlines() or [""])[-1]
-    return Used(
-        usage.ru_utime + usage.ru_stime,
-        wall,
-        usage.ru_maxrss / 1024,
-        json.loads(last) if last.startswith("{") else {},
-        text,
-    )
+    return Used(cpu_s, wall_s, peak_mb, json.loads(last) if last.startswith("{") else {}, text)
 
 
 def inside(python: str, task: str, *arguments: object) -> Used:
