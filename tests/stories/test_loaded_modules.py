@@ -117,7 +117,7 @@ def test_the_first_look_up_in_a_folder_loads_no_writer_and_no_query_engine(folde
     assert {name for name in loaded if name.startswith(properties)} == {
         properties + n for n in read
     }
-    assert len([name for name in loaded if name.startswith("sleeper")]) <= 107
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 108
     assert foreign_packages(loaded) <= {"pyarrow", "numpy", "cloudpickle", "xxhash"}
     assert {"http", "xml", "email", "sqlite3", "tempfile", "pyarrow.parquet"} & loaded == set()
 
