@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sleeper.model.column_types import key_traits
 from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
-from sleeper.model.keys import key_type, value_from_json
+from sleeper.model.keys import key_type, value_from_json, value_to_json
 from sleeper.model.partitions import Partition
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
@@ -120,28 +119,24 @@ class RegionJson:
     """
 
     def __init__(self, schema: Schema) -> None:
-        self._fields = schema.row_keys
+        self._fields = [(field, key_type(field)) for field in schema.row_keys]
         self._bounds: list[dict[Any, Any]] = [{None: None} for _ in self._fields]
-        traits = [key_traits(key_type(field)) for field in self._fields]
-        self._texts = [each.to_text if each.text_form is not None else None for each in traits]
 
     def write(self, region: Region) -> list[list[Any]]:
-        """Encode one region: numbers and strings as they are, the rest as text."""
+        """Encode one region."""
         return [
-            [limits.min, limits.max]
-            if text is None
-            else [text(limits.min), None if limits.max is None else text(limits.max)]
-            for text, limits in zip(self._texts, region.ranges, strict=True)
+            [value_to_json(kind, key_range.min), value_to_json(kind, key_range.max)]
+            for (_, kind), key_range in zip(self._fields, region.ranges, strict=True)
         ]
 
     def read(self, limits: list[Any]) -> Region:
         """Decode one region."""
         ranges = []
-        for field, bounds, (low, high) in zip(self._fields, self._bounds, limits, strict=True):
-            if low not in bounds:
-                bounds[low] = value_from_json(field, low)
-            if high not in bounds:
-                bounds[high] = value_from_json(field, high)
+        for (field, _), bounds, pair in zip(self._fields, self._bounds, limits, strict=True):
+            for bound in pair:
+                if bound not in bounds:
+                    bounds[bound] = value_from_json(field, bound)
+            low, high = pair
             if low is None:
                 raise ValueError(f"the range of {field.name!r} has no minimum")
             ranges.append(Range(bounds[low], bounds[high]))
