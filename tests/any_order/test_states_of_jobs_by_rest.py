@@ -75,7 +75,7 @@ class StatesOfJobsByRest(StatesOfJobs):
         itself = jobs.list(kind=kind) if kind is JobKind.INGEST else jobs.queries(kind=kind)
         assert {(each.table_id, id_of(each)): each for each in itself} == listed
         names = {record.table_id: record.name for record in self.instance.tables()}
-        page = httpx.get(f"{self.url}/page/jobs", params={"kind": kind.value})
+        page = httpx.get(f"{self.url}/page/jobs", params={"kind": kind.value}, timeout=60)
         assert page.status_code == 200
         shown = {tuple(map(html.unescape, line)) for line in _LINE.findall(page.text)}
         assert shown == {

@@ -101,7 +101,7 @@ def test_a_storm_of_clients_that_leave_in_streams_leaves_nothing_behind(instance
         assert settled(open_files, files + 4) <= files + 4
         assert settled(threading.active_count, threads + 4) <= threads + 4
         assert settled(resident, size + (256 << 20)) <= size + (256 << 20)
-        assert httpx.get(f"{url}/sleeper/health").status_code == 200
+        assert httpx.get(f"{url}/sleeper/health", timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/sleeper/tables/t/query", "/page/sign-in"])
@@ -126,7 +126,7 @@ def test_bodies_that_trickle_keep_nobody_out(instance, path):
                 except OSError:
                     continue
             time.sleep(0.2)
-            status = httpx.get(f"{url}/sleeper/health").status_code
+            status = httpx.get(f"{url}/sleeper/health", timeout=60).status_code
         for opened in slow:
             opened.close()
 

@@ -22,6 +22,8 @@ DIFFERENCES_OF_SERVERS = "tests/contracts/servers/differences.py"
 CHECKING_WORDS = ("assert", "check", "expect", "prove", "refuse", "verify")
 NEVER_RUN = ("pytest.mark.skip", "pytest.mark.xfail", "pytest.importorskip")
 CONFTEST_LINES_MAX = 100
+# Asking functions whose own wait is five seconds, or has no end.
+WAITING = ("httpx.get", "httpx.post", "httpx.Client", "httpx.stream", "urlopen")
 
 
 def found_tests(source: Source) -> list[Function]:
@@ -84,6 +86,13 @@ def never_run(source: Source) -> Iterator[Found]:
             yield node.lineno, ast.unparse(node)
 
 
+def waits_of_unknown_length(source: Source) -> Iterator[Found]:
+    for node in source.nodes(ast.Call):
+        name = ast.unparse(node.func)
+        if name.endswith(WAITING) and not any(each.arg == "timeout" for each in node.keywords):
+            yield node.lineno, name
+
+
 def long_conftests(source: Source) -> Iterator[Found]:
     if source.path.name == "conftest.py" and len(source.lines) > CONFTEST_LINES_MAX:
         yield 1, f"{len(source.lines)} lines"
@@ -125,6 +134,11 @@ def test_nothing_is_skipped_for_good():
 
     check_none(offenders(never_run, others), "mend the test, or call pytest.skip in it")
     assert [*never_run(read(DIFFERENCES_OF_SERVERS))], "it needs no exception any more"
+
+
+def test_requests_say_how_long_they_wait():
+    """The five seconds of httpx are short on a machine that runs other tests; no end is too long."""
+    check_none(offenders(waits_of_unknown_length, all_tests()), "pass timeout=60")
 
 
 def test_shared_fixtures_stay_few():
@@ -176,6 +190,12 @@ def test_one():
 @pytest.mark.xfail  # bad
 def test_two(): pass
 duckdb = pytest.importorskip("duckdb")  # bad
+""",
+    waits_of_unknown_length: """\
+httpx.get(url, timeout=60)
+httpx.post(url, json={})  # bad
+urllib.request.urlopen(url)  # bad
+client.get(url)
 """,
 }
 

@@ -389,10 +389,12 @@ def test_a_server_and_its_client(instance):
         path = f"{url}/sleeper/tables/t"
         late = {"if_unchanged_since": read_at}
         answers = [
-            httpx.post(f"{path}/rows", params=late, content=b"k,v\n1,x\n", headers=CSV),
-            httpx.post(f"{path}/delete", params=late, json={"key": 3}),
+            httpx.post(f"{path}/rows", params=late, content=b"k,v\n1,x\n", headers=CSV, timeout=60),
+            httpx.post(f"{path}/delete", params=late, json={"key": 3}, timeout=60),
         ]
-        wrong = httpx.post(f"{path}/delete", params={"if_unchanged_since": "x"}, json={"key": 3})
+        wrong = httpx.post(
+            f"{path}/delete", params={"if_unchanged_since": "x"}, json={"key": 3}, timeout=60
+        )
         one = "DELETE FROM t WHERE k = 3"
         with pytest.raises(RowsChanged):
             sleeper.connect(url).sql(one, if_unchanged_since=read_at)

@@ -338,7 +338,11 @@ class TestUploads:
         headers = {"Content-Type": f"text/csv{charset}"}
 
         answer = httpx.post(
-            f"{url}/rows", params=parameters, content=german.read_bytes(), headers=headers
+            f"{url}/rows",
+            params=parameters,
+            content=german.read_bytes(),
+            headers=headers,
+            timeout=60,
         )
 
         assert answer.status_code == 200, answer.text
@@ -348,7 +352,9 @@ class TestUploads:
         """Nothing is read."""
         headers = {"Content-Type": "text/csv"}
 
-        answer = httpx.post(f"{url}/rows?csv_separator=ab", content=b"id\n1\n", headers=headers)
+        answer = httpx.post(
+            f"{url}/rows?csv_separator=ab", content=b"id\n1\n", headers=headers, timeout=60
+        )
 
         assert answer.status_code == 400
         assert "separator of CSV must be one ASCII character" in answer.json()["detail"]

@@ -317,7 +317,7 @@ def test_an_ingest_has_no_platform_and_no_settings(instance, url, folder):
     body = {"files": [str(written(folder / "a.parquet", 1))]}
 
     for more in ({"queue": "bulk-import-eks"}, {"spark_conf": {"spark.task.cpus": "1"}}):
-        answer = httpx.post(f"{url}/sleeper/tables/numbers/jobs", json=body | more)
+        answer = httpx.post(f"{url}/sleeper/tables/numbers/jobs", json=body | more, timeout=60)
 
         assert answer.status_code == 400
         assert (

@@ -223,7 +223,7 @@ def test_every_output_has_them(instance, filled, tmp_path):
 def test_rest_has_them(instance, filled):
     """In JSON as in files, to clients as Arrow, and from uploads of both."""
     with running_server(make_app(instance)) as url:
-        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1})
+        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1}, timeout=60)
         with sleeper.connect(url, token="unused") as remote:
             rows = remote.table("t").query(keys=[1, 2, 3, 4]).to_pylist()
             made = remote.create_table("copy", SCHEMA, row_keys=["id"])

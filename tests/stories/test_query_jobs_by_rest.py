@@ -148,13 +148,15 @@ def test_rows_come_in_every_form(instance, url, jobs):
     work(instance, "query")
     where = f"{url}/sleeper/queries/q/rows"
 
-    found = httpx.get(where)
+    found = httpx.get(where, timeout=60)
     assert found.json()["rows"] == [
         {"name": "n0", "day": "2026-01-01", "n": 0, "took": "PT0S"},
         {"name": "n1", "day": "2026-01-02", "n": 1, "took": "PT1S"},
     ]
-    assert httpx.get(where, params={"format": "csv"}).text.count("\n") == 3
-    assert len(httpx.get(where, headers={"Accept": "application/jsonl"}).text.splitlines()) == 2
+    csv = httpx.get(where, params={"format": "csv"}, timeout=60)
+    assert csv.text.count("\n") == 3
+    lines = httpx.get(where, headers={"Accept": "application/jsonl"}, timeout=60)
+    assert len(lines.text.splitlines()) == 2
 
 
 def test_rows_that_are_not_there_are_told(instance, jobs):
@@ -204,9 +206,9 @@ def test_mistakes_are_refused_before_anything_is_sent(instance, url, jobs):
         jobs.query("q", kind="ingest")
     regions = [{"name": [f"n{i}", f"n{i}x"]} for i in range(10_001)]
     where = f"{url}/sleeper/tables/t%2F%C3%BC/queries"
-    assert httpx.post(where, json={"regions": regions}).status_code == 400
+    assert httpx.post(where, json={"regions": regions}, timeout=60).status_code == 400
     keys = [[f"n{i}", "2026-01-01"] for i in range(10_001)]
-    assert httpx.post(where, json={"keys": keys}).status_code == 400
-    assert httpx.post(where, json={"keys": None}).status_code == 400
-    assert httpx.post(where, json={"where": "n = 1"}).status_code == 400
+    assert httpx.post(where, json={"keys": keys}, timeout=60).status_code == 400
+    assert httpx.post(where, json={"keys": None}, timeout=60).status_code == 400
+    assert httpx.post(where, json={"where": "n = 1"}, timeout=60).status_code == 400
     assert [*instance.jobs.queries()] == []

@@ -304,6 +304,7 @@ class TestServer:
             f"{url}/sleeper/tables/t?row_key=id",
             content=body.getvalue(),
             headers={"Content-Type": name},
+            timeout=60,
         )
 
         assert answer.status_code == 201, answer.text
@@ -325,7 +326,9 @@ class TestServer:
         """With what is wrong."""
         headers = {"Content-Type": "text/csv"}
 
-        answer = httpx.post(f"{url}/sleeper/tables/t?{query}", content=body, headers=headers)
+        answer = httpx.post(
+            f"{url}/sleeper/tables/t?{query}", content=body, headers=headers, timeout=60
+        )
 
         assert 400 <= answer.status_code < 500
         assert words in answer.text

@@ -181,7 +181,7 @@ def test_every_output_has_them(instance, filled, tmp_path):
 def test_rest_has_them_as_text(instance, filled):
     """In JSON; clients get Arrow."""
     with running_server(make_app(instance)) as url:
-        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1})
+        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1}, timeout=60)
         with sleeper.connect(url, token="unused") as remote:
             rows = remote.table("t").query(keys=[1, 2, 3]).to_pylist()
 

@@ -237,13 +237,13 @@ def put_blob(cloud, repository, content):
     """Put a layer or a configuration into the registry behind ECR. Return its digest."""
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     url = f"{cloud.endpoint}/v2/{repository}/blobs/uploads/?digest={digest}"
-    with urlopen(Request(url, content, method="POST")):
+    with urlopen(Request(url, content, method="POST"), timeout=60):
         return digest
 
 
 def download_from(endpoint, url):
     """Read what the emulator says that it is in Amazon's registry from the emulator."""
-    with urlopen(f"{endpoint}{urlsplit(url).path}") as answer:
+    with urlopen(f"{endpoint}{urlsplit(url).path}", timeout=60) as answer:
         return answer.read().decode()
 
 

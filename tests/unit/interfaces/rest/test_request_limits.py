@@ -93,7 +93,7 @@ class TestUploads:
                 time.sleep(0.05)
             time.sleep(0.2)
 
-            assert httpx.get(f"{url}/sleeper/health").status_code == 200
+            assert httpx.get(f"{url}/sleeper/health", timeout=60).status_code == 200
         assert instance.table("t").count() == 0
 
     def test_that_stop_are_refused(self, instance):
@@ -175,7 +175,7 @@ class TestAnswers:
             for form in ("jsonl", "csv", "parquet"):
                 body = {"format": form}
                 with pytest.raises(httpx.RemoteProtocolError, match="incomplete"):
-                    httpx.post(f"{url}/sleeper/tables/t/query", json=body)
+                    httpx.post(f"{url}/sleeper/tables/t/query", json=body, timeout=60)
 
     def test_that_nobody_takes_are_broken_off(self, instance, monkeypatch):
         """A client that does not read is cut off, and its rows are not read on."""
@@ -243,11 +243,11 @@ class TestRequests:
             for thread in waiting:
                 thread.start()
                 assert began.acquire(timeout=10)
-            refused = httpx.get(f"{url}/sleeper/health")
+            refused = httpx.get(f"{url}/sleeper/health", timeout=60)
             go_on.set()
             for thread in waiting:
                 thread.join()
-            after = httpx.get(f"{url}/sleeper/health")
+            after = httpx.get(f"{url}/sleeper/health", timeout=60)
 
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert (refused.json()["class"], refused.json()["retryable"]) == ("StorageFailed", True)
@@ -333,7 +333,7 @@ class TestRequests:
                 if begun == b"whole":
                     assert b"200 OK" in opened.recv(1 << 16)
 
-            answers = {httpx.get(f"{url}/sleeper/health").status_code for _ in range(5)}
+            answers = {httpx.get(f"{url}/sleeper/health", timeout=60).status_code for _ in range(5)}
 
         assert answers == {200}
 
@@ -362,7 +362,7 @@ class TestRequests:
     def test_with_a_long_address_are_refused(self, instance):
         """32 KiB of path and query."""
         with running_server(make_app(instance)) as url:
-            answer = httpx.get(f"{url}/sleeper/tables", params={"x": "a" * 40_000})
+            answer = httpx.get(f"{url}/sleeper/tables", params={"x": "a" * 40_000}, timeout=60)
 
         assert answer.status_code == 414
 
@@ -472,8 +472,8 @@ def test_any_unexpected_error_is_a_problem_document(instance, monkeypatch, caplo
 
     monkeypatch.setattr(sleeper.Instance, "table", fail)
     with running_server(make_app(instance)) as url:
-        answer = httpx.get(f"{url}/sleeper/tables/t")
-        again = httpx.get(f"{url}/sleeper/health")
+        answer = httpx.get(f"{url}/sleeper/tables/t", timeout=60)
+        again = httpx.get(f"{url}/sleeper/health", timeout=60)
 
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"

@@ -382,7 +382,7 @@ def test_statements_are_bounded_in_time_and_number_and_end_with_the_server(insta
         # then a third one is refused, and other requests are answered
         running = busy(app.state.statements)
         refused = sql(url, SHORT)
-        others = httpx.get(f"{url}/sleeper/tables")
+        others = httpx.get(f"{url}/sleeper/tables", timeout=60)
         for thread in asking:
             thread.join(60)
 

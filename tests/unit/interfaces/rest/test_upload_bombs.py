@@ -94,7 +94,7 @@ def test_an_upload_that_grows_beyond_its_memory_is_refused(url, kind, made):
     small = stream(pa.record_batch({"id": [1], "text": ["a"]}, SCHEMA))
     headers = {"Content-Type": ARROW, "Sleeper-Job-Id": "small"}
     assert httpx.post(path, content=small, headers=headers, timeout=60).status_code == 200
-    count = httpx.post(f"{url}/sleeper/tables/t/count", json={}).json()
+    count = httpx.post(f"{url}/sleeper/tables/t/count", json={}, timeout=60).json()
     assert count == {"rows": 1}
 
 

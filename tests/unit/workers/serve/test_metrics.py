@@ -85,7 +85,9 @@ def ask(jobs, fleet, tables, ticks):
 
         def ask(path):
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}") as answer:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{server.port}{path}", timeout=60
+                ) as answer:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as error:
                 return error.code, error.read().decode()
