@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from sleeper.engine.reading.few_rows import FEW_ROWS
-from sleeper.engine.reading.read_leaves import TableReader
+from sleeper.engine.reading.read_leaves import TableReader, check_whole_files
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.deletions import SqlDeletion, deletion_in
 from sleeper.engine.sql.plain_statements import plain_rows
 from sleeper.engine.sql.statements import Statement, rows_where
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, chosen_pages
+from sleeper.engine.sql.whole_files import FILES_MAX, WholeFiles
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.model.keys import Key
 from sleeper.model.queries import checked_columns
@@ -305,6 +306,29 @@ class _RegionsRead:
         asked: list[object] = [key if len(key) > 1 else key[0] for key in keys]
         return query_keys(reading, state, asked, columns, now_ms)
 
+    def whole_files(self) -> WholeFiles | None:
+        """Return the files of the table, if all their rows are read as they are."""
+        reading, state = self.version.reading, self.version.state
+        schema, files = reading.schema, state.files
+        if self.ordered or [*self.regions] != [whole_region(schema)] or schema.last_id:
+            return None
+        if reading.files.is_remote or not reading.processing.is_identity:
+            return None
+        if not 0 < files.reference_count <= FILES_MAX or files.partly_referenced():
+            return None
+        plan = [leaf for group in plan_leaf_queries(state, self.regions) for leaf in group]
+        size_bytes, is_exact = files.referenced_bytes()
+        if not is_exact or any(leaf.hidden or leaf.key_files for leaf in plan):
+            return None
+        names = [*dict.fromkeys(name for leaf in plan for name in leaf.filenames)]
+        return WholeFiles(
+            paths=tuple(map(reading.files.url, names)),
+            arrow_schema=reading.arrow_schema,
+            row_count=_row_count(state),
+            size_bytes=size_bytes,
+            check=partial(check_whole_files, reading, names),
+        )
+
     def explain(self) -> str:
         """Return how many leaves, files and pages are read, of those that there are."""
         reading, state = self.version.reading, self.version.state
@@ -347,6 +371,10 @@ class _KeysRead:
         """Return the rows, in key order."""
         version = self.version
         return query_keys(version.reading, version.state, self.keys, columns, version.now_ms)
+
+    def whole_files(self) -> WholeFiles | None:
+        """Return None: few of their rows are read."""
+        return None
 
     def explain(self) -> str:
         """Return what is read."""

@@ -269,6 +269,32 @@ def read_leaves_unordered(
         yield batch.select(columns)
 
 
+def check_whole_files(
+    reading: TableReader, filenames: Sequence[str], columns: Sequence[str]
+) -> int:
+    """Compare all pages of some columns of files with their checksums, once in a process.
+
+    Returns:
+        How many rows the files have.
+
+    Raises:
+        DataDamaged: a file is missing, or a page is damaged.
+        StorageFailed: a file cannot be read.
+    """
+    reading.lookup.check(filenames)
+    row_count = 0
+    for name in filenames:
+        unchecked = reading.pages.unchecked(name, (), columns)
+        if unchecked is not None:
+            reading.pages.check_file(unchecked)
+        row_count += reading.lookup.inspect(name, _rows_in)
+    return row_count
+
+
+def _rows_in(index: ParquetIndex, _: ReadRanges) -> int:
+    return sum(index.footer.row_counts)
+
+
 def count_rows_of_files(
     reading: TableReader,
     regions_by_file: Mapping[str, tuple[Region, ...]],

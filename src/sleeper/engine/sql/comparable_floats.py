@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable
+from sleeper.engine.sql.whole_files import WholeFiles
 from sleeper.state.plans.key_conditions import Condition
 
 _STORED: Final = "stored "
+_COMPARED_BY_DATAFUSION: Final = (pa.float32(), pa.float64())
 
 
 def comparable_table(table: ScannedTable) -> ScannedTable:
@@ -97,6 +99,15 @@ class ComparableRead:
                     yield pa.RecordBatch.from_arrays(found, schema=schema)
 
         return _with_batches(rows, batches(), schema)
+
+    def whole_files(self) -> WholeFiles | None:
+        """Return the files, and which of their columns have floating-point numbers."""
+        files = self.stored.whole_files()
+        if files is None:
+            return None
+        names = frozenset(_float_names(files.arrow_schema))
+        plain = {each.name for each in files.arrow_schema if each.type in _COMPARED_BY_DATAFUSION}
+        return replace(files, comparable=names & plain, changed=names - plain)
 
     def explain(self) -> str:
         """Return what is read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -31,7 +32,9 @@ from sleeper.engine.sql.table_scan import (
     ScannedTable,
     ScanStream,
     TableDataset,
+    check_row_count,
 )
+from sleeper.engine.sql.whole_files import ROWS_MIN, SETTINGS, WholeFiles, frame_of
 from sleeper.state.plans.key_conditions import UNKNOWN
 
 # ---------------------------------------------------------------- contexts
@@ -55,6 +58,7 @@ _SETTINGS: Final = {
     "datafusion.catalog.create_default_catalog_and_schema": "true",
     "datafusion.catalog.default_catalog": _CATALOG,
     "datafusion.catalog.default_schema": _SCHEMA,
+    **SETTINGS,
 }
 
 
@@ -96,18 +100,39 @@ class SqlContext:
             was_there = self.context.remove_optimizer_rule(SIMPLIFY)
             assert was_there, f"DataFusion has no rule {SIMPLIFY}"
         self._has_float_functions = False
+        self._keep_limits = keep_limits
+        self._limits = {name: table.limit for name, table in tables.items()}
         self.views: dict[str, Any] = {}
-        self.datasets: dict[str, TableDataset] = {}
         catalog = self.context.catalog(_CATALOG)
         catalog.register_schema(STORED, module.catalog.Schema.memory_schema())
+        self.datasets = {name: TableDataset(name, table.schema) for name, table in tables.items()}
+        for name, dataset in self.datasets.items():
+            self._register(name, dataset)
+
+    def _register(self, name: str, rows: Any) -> None:
+        """Register what has the rows of a table, and the view on it that statements name."""
+        table_of = datafusion().catalog.Table
+        catalog = self.context.catalog(_CATALOG)
         stored, named = catalog.schema(STORED), catalog.schema(_SCHEMA)
-        for name, table in tables.items():
-            self.datasets[name] = TableDataset(name, table.schema)
-            stored.register_table(name, module.catalog.Table(self.datasets[name]))
-            place = f'{STORED}."{name.replace(chr(34), chr(34) * 2)}"'
-            limited = self.context.table(place).limit(table.limit)
-            self.views[name] = limited.filter(_ALWAYS) if keep_limits else limited
-            named.register_table(name, module.catalog.Table(self.views[name]))
+        if name in self.views:
+            stored.deregister_table(name)
+            named.deregister_table(name)
+        stored.register_table(name, table_of(rows))
+        place = f'{STORED}."{name.replace(chr(34), chr(34) * 2)}"'
+        limited = self.context.table(place).limit(self._limits[name])
+        self.views[name] = limited.filter(_ALWAYS) if self._keep_limits else limited
+        named.register_table(name, table_of(self.views[name]))
+
+    @contextmanager
+    def reading(self, frames: Mapping[str, Any]) -> Iterator[None]:
+        """Let statements that are planned inside read frames in place of the datasets of tables."""
+        try:
+            for name, frame in frames.items():
+                self._register(name, frame)
+            yield
+        finally:
+            for name in frames:
+                self._register(name, self.datasets[name])
 
     def use_float_functions(self) -> None:
         """Register the functions of rewritten statements; few statements need them."""
@@ -190,6 +215,7 @@ class SqlSession:
         self.scans = OpenScans()
         self.reads: dict[str, NarrowedRead] = {}
         self._tables = tables
+        self._temp_folder = temp_folder
         self._barred = {
             name: BarredTable(table.arrow_schema, _limit(table, is_joined=name in joined))
             for name, table in tables.items()
@@ -253,6 +279,53 @@ class SqlSession:
             return None
         read = self.reads[found.table]
         return read if found.condition is None or read.is_exact else None
+
+    def whole_files(self, bytes_max: int) -> dict[str, WholeFiles]:
+        """Return the tables of which DataFusion reads all files by itself, once all is planned.
+
+        Args:
+            bytes_max: How many bytes all these files may have.
+        """
+        found, left = dict[str, WholeFiles](), bytes_max
+        for name, read in self.reads.items():
+            files = read.whole_files() if left else None
+            if files is None or files.row_count < ROWS_MIN or files.size_bytes > left:
+                continue
+            if files.changed.isdisjoint(self.columns_read(name)):
+                found[name] = files
+                left -= files.size_bytes
+        return found
+
+    def over_whole_files(
+        self, files: Mapping[str, WholeFiles], plan: Callable[[], tuple[Any, Any]], stack: ExitStack
+    ) -> tuple[Any, Any]:
+        """Check files, and plan the statement over them; `stack` is closed when it has ended.
+
+        Args:
+            files: The files, by table.
+            plan: Returns the statement as a frame, and its physical plan.
+            stack: Gets what must last while rows are read.
+
+        Returns:
+            The frame, and its physical plan.
+
+        Raises:
+            DataDamaged: a page is damaged.
+            StorageFailed: a file cannot be read.
+        """
+        assert self._context is not None, "the statement has ended"
+        frames = {}
+        for name, own in files.items():
+            names = self._barred[name].schema.names
+            frame = frame_of(self.context, own, names, stack, self._temp_folder)
+            if frame is None:
+                continue
+            frames[name] = frame
+            row_count = own.check(self.columns_read(name))
+            check_row_count(row_count, self._barred[name].limit)
+            self.scans.add_rows(row_count)
+        with self._context.reading(frames):
+            return plan()
 
     def batches(
         self, frame: Any, physical: Any, schema: pa.Schema, what: str

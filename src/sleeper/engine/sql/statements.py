@@ -49,6 +49,7 @@ from sleeper.engine.sql.plans import BARRIERS, LIMITS, STORED, joins_lists
 from sleeper.engine.sql.refusals import check_planned, check_times, check_written
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, spooled
+from sleeper.engine.sql.whole_files import bytes_max, check_are_there
 from sleeper.errors import QueryInvalid
 
 # ---------------------------------------------------------------- statement size
@@ -270,9 +271,29 @@ class Statement:
         return "\n\n".join([*parts, "\n".join(["read:", *(reads or ["  nothing"])])])
 
     def _batches(self, physical: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        files = self._session.whole_files(self._whole_bytes_max(physical))
         with ExitStack() as stack:
+            frame = self._frame
+            if files:
+                with self._translated():
+                    frame, physical = self._session.over_whole_files(files, self._again, stack)
             self._spool(physical, stack)
-            yield from self._session.batches(self._frame, physical, schema, self._what)
+            check_are_there(files)
+            try:
+                yield from self._session.batches(frame, physical, schema, self._what)
+            except QueryInvalid:
+                check_are_there(files)
+                raise
+            check_are_there(files)
+
+    def _whole_bytes_max(self, physical: Any) -> int:
+        logical = _without_barriers(self._logical.display_indent())
+        steps = _without_barriers(physical.display_indent())
+        return bytes_max(steps, has_limit="Limit: " in logical)
+
+    def _again(self) -> tuple[Any, Any]:
+        frame = self._session.context.sql_with_options(self._planned_text, _reading_only())
+        return frame, frame.execution_plan()
 
     def _spool(self, physical: Any, stack: ExitStack) -> None:
         """Write rows that are merged to a temp file first, if DataFusion's threads would read them.

@@ -19,6 +19,7 @@ import pyarrow.dataset as pads
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.reading.few_rows import key_limits, places_between
 from sleeper.engine.rows import Rows
+from sleeper.engine.sql.whole_files import WholeFiles
 from sleeper.engine.temp_folder import temp_file_failures, temp_folder
 from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.file_end import ReadRanges
@@ -44,6 +45,9 @@ class NarrowedRead(Protocol):
 
         The caller may say that it stops after so many rows.
         """
+
+    def whole_files(self) -> WholeFiles | None:
+        """Return the files, if the rows are all rows of files in a folder, as they have them."""
 
     def explain(self) -> str:
         """Return what is read, in a line: leaves, files and pages of those that there are."""
@@ -125,11 +129,7 @@ class ScanStream:
     def _count(self, batch: pa.RecordBatch) -> None:
         """Count rows. The LIMIT above a table would leave out what is too many in silence."""
         self.rows_read += batch.num_rows
-        if self.rows_read > self._rows_max:
-            raise DataDamaged(
-                f"a table has more than {self._rows_max:,} rows, and far fewer by its state: find "
-                "its faults by Table.verify() (`sleeper verify`)"
-            )
+        check_row_count(self.rows_read, self._rows_max)
 
     def close(self) -> None:
         """Stop reading; waits for the batch that is being read."""
@@ -138,6 +138,19 @@ class ScanStream:
             close = getattr(self._batches, "close", None)
             if close is not None:
                 close()
+
+
+def check_row_count(rows: int, rows_max: int) -> None:
+    """Check that a table has no more rows than the LIMIT above it.
+
+    Raises:
+        DataDamaged: it has.
+    """
+    if rows > rows_max:
+        raise DataDamaged(
+            f"a table has more than {rows_max:,} rows, and far fewer by its state: find its faults "
+            "by Table.verify() (`sleeper verify`)"
+        )
 
 
 def _batches(read: Callable[[], Rows]) -> Iterator[pa.RecordBatch]:
@@ -169,6 +182,11 @@ class OpenScans:
         """Return how many rows the scans have read so far."""
         with self._lock:
             return self._rows_ended + sum(stream.rows_read for stream in self._streams)
+
+    def add_rows(self, count: int) -> None:
+        """Count rows that DataFusion reads from files by itself: all, when it begins."""
+        with self._lock:
+            self._rows_ended += count
 
     def _note(self, error: BaseException) -> None:
         if self.failure is None:
@@ -329,6 +347,10 @@ class SpooledRead:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches):
                 yield reader.get_batch(index).select(names)
+
+    def whole_files(self) -> WholeFiles | None:
+        """Return None: a temp file is read as a stream."""
+        return None
 
     def explain(self) -> str:
         """Return what is read."""
