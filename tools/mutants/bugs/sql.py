@@ -16,6 +16,7 @@ MISREAD = ("tests/stories/test_misread_sql.py",)
 PLAIN = ("tests/unit/engine/sql/test_plain_statements.py", "tests/stories/test_plain_sql.py")
 
 JOINS = ("tests/stories/test_joins_in_sql.py", "-k", "memory or error")
+WHOLE_FILES = ("tests/stories/test_whole_files_in_sql.py",)
 
 BUGS = (
     Bug(
@@ -118,9 +119,49 @@ BUGS = (
         name="rows-above-the-limit-of-a-table",
         breaks="Rows that a state does not count are left out in silence.",
         module="engine/sql/table_scan.py",
-        right="if self.rows_read > self._rows_max:",
+        right="if rows > rows_max:",
         wrong="if False:",
         tests=JOINS,
+    ),
+    Bug(
+        name="whole-files-unchecked",
+        breaks="A damaged page of a file that DataFusion reads by itself gives other values.",
+        module="engine/reading/read_leaves.py",
+        right="            reading.pages.check_file(unchecked)\n",
+        wrong="            pass\n",
+        tests=WHOLE_FILES,
+    ),
+    Bug(
+        name="whole-files-with-deleted-rows",
+        breaks="Rows that were deleted come back in statements over all rows.",
+        module="tables/sql.py",
+        right="if not is_exact or any(leaf.hidden or leaf.key_files for leaf in plan):",
+        wrong="if not is_exact:",
+        tests=WHOLE_FILES,
+    ),
+    Bug(
+        name="whole-files-of-several-leaves",
+        breaks="A file that a leaf has a part of is read whole, rows of other leaves included.",
+        module="tables/sql.py",
+        right=" or files.partly_referenced():",
+        wrong=":",
+        tests=WHOLE_FILES,
+    ),
+    Bug(
+        name="whole-files-that-are-gone",
+        breaks="A file that is gone when DataFusion plans is a file without rows.",
+        module="engine/sql/whole_files.py",
+        right="            if not Path(path).exists():",
+        wrong="            if False:",
+        tests=WHOLE_FILES,
+    ),
+    Bug(
+        name="whole-files-with-signed-zeros",
+        breaks="-0.0 and 0.0 are two groups of a statement over all rows.",
+        module="engine/sql/whole_files.py",
+        right="    without_sign = value + zero",
+        wrong="    without_sign = value",
+        tests=WHOLE_FILES,
     ),
     Bug(
         name="any-limit-is-a-barrier",
