@@ -34,7 +34,13 @@ from sleeper.engine.sql.table_scan import (
     TableDataset,
     check_row_count,
 )
-from sleeper.engine.sql.whole_files import ROWS_MIN, SETTINGS, WholeFiles, frame_of
+from sleeper.engine.sql.whole_files import (
+    ROWS_MIN,
+    SETTINGS_OF_FILES,
+    WholeFiles,
+    batch_settings,
+    frame_of,
+)
 from sleeper.state.plans.key_conditions import UNKNOWN
 
 # ---------------------------------------------------------------- contexts
@@ -58,7 +64,6 @@ _SETTINGS: Final = {
     "datafusion.catalog.create_default_catalog_and_schema": "true",
     "datafusion.catalog.default_catalog": _CATALOG,
     "datafusion.catalog.default_schema": _SCHEMA,
-    **SETTINGS,
 }
 
 
@@ -69,6 +74,7 @@ class SqlContext:
         tables: The tables, by name.
         partitions: How many parts of the rows are computed at once.
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
+        settings: More settings of DataFusion.
         keep_limits: True to keep the LIMIT above each table where it is, by a condition above it
             that is true of every row. It costs a little for each row.
         joins_lists: False to plan without the rule that joins lists (`joined_lists`), which also
@@ -78,6 +84,7 @@ class SqlContext:
         context: The context of DataFusion.
         views: The tables as frames of DataFusion, by name.
         datasets: What is scanned for each of them.
+        has_float_functions: Whether statements may call the functions of `float_aggregates`.
     """
 
     def __init__(
@@ -86,12 +93,13 @@ class SqlContext:
         partitions: int,
         temp_folder: Path | None,
         *,
+        settings: Mapping[str, str],
         keep_limits: bool = False,
         joins_lists: bool = True,
     ) -> None:
         module = datafusion()
         self.context = new_context(
-            _SETTINGS,
+            {**_SETTINGS, **settings},
             partitions=partitions,
             memory_bytes=IDLE.memory_bytes,
             temp_folder=temp_folder,
@@ -99,7 +107,7 @@ class SqlContext:
         if not joins_lists:
             was_there = self.context.remove_optimizer_rule(SIMPLIFY)
             assert was_there, f"DataFusion has no rule {SIMPLIFY}"
-        self._has_float_functions = False
+        self.has_float_functions = False
         self._keep_limits = keep_limits
         self._limits = {name: table.limit for name, table in tables.items()}
         self.views: dict[str, Any] = {}
@@ -136,9 +144,9 @@ class SqlContext:
 
     def use_float_functions(self) -> None:
         """Register the functions of rewritten statements; few statements need them."""
-        if not self._has_float_functions:
+        if not self.has_float_functions:
             register_functions(self.context)
-            self._has_float_functions = True
+            self.has_float_functions = True
 
     def use(self, open_scan: OpenScan | None) -> None:
         """Let scans that are planned from now on be those of a statement."""
@@ -186,6 +194,9 @@ PARTITIONS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """How many parts of the rows a statement computes at once: half of the processors, for our readers
 decode in threads of their own. To deal rows out to more parts costs up to a third of the time."""
 
+PARTITIONS_OF_FILES = min(8, os.cpu_count() or 1)
+"""The same where DataFusion reads files by itself, and so decodes in these parts."""
+
 
 class SqlSession:
     """Plans one statement or condition over some tables, and runs it.
@@ -222,12 +233,32 @@ class SqlSession:
         }
         self._columns_read: dict[str, set[str]] = {name: set() for name in tables}
         one_partition = in_order or any(table.may_merge for table in tables.values())
-        partitions = 1 if one_partition else PARTITIONS
-        options = {"keep_limits": keep_limits, "joins_lists": joins_lists}
-        self._kind = (tuple(self._barred.items()), partitions, temp_folder, *options.values())
-        make = partial(SqlContext, self._barred, partitions, temp_folder, **options)
-        self._context: SqlContext | None = IDLE.take(self._kind, make)
+        self._keep_limits, self._joins_lists = keep_limits, joins_lists
+        self._partitions_of_files = 1 if one_partition else PARTITIONS_OF_FILES
+        self._context: SqlContext | None = None
+        self._take_context(1 if one_partition else PARTITIONS, {})
+
+    def _take_context(self, partitions: int, settings: Mapping[str, str]) -> None:
+        """Use a context, in place of the one that was used."""
+        self._give_back()
+        kind = (self._temp_folder, self._keep_limits, self._joins_lists, partitions)
+        self._kind = (tuple(self._barred.items()), *kind, *settings.items())
+        make = partial(
+            SqlContext,
+            self._barred,
+            partitions,
+            self._temp_folder,
+            settings=settings,
+            keep_limits=self._keep_limits,
+            joins_lists=self._joins_lists,
+        )
+        self._context = IDLE.take(self._kind, make)
         self._context.use(self._open_scan)
+
+    def _give_back(self) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            IDLE.give_back(self._kind, context)
 
     @property
     def context(self) -> Any:
@@ -254,9 +285,7 @@ class SqlSession:
     def close(self) -> None:
         """Stop all reads, and let other statements use the context. Calling it again is allowed."""
         self.scans.close()
-        context, self._context = self._context, None
-        if context is not None:
-            IDLE.give_back(self._kind, context)
+        self._give_back()
 
     def plan(self, frame: Any) -> Any:
         """Return the optimized plan of a frame, and note what it reads of each table."""
@@ -314,6 +343,12 @@ class SqlSession:
             StorageFailed: a file cannot be read.
         """
         assert self._context is not None, "the statement has ended"
+        has_functions = self._context.has_float_functions
+        reads = (partial(self.reads[name].rows, self.columns_read(name)) for name in files)
+        settings = {**SETTINGS_OF_FILES, **batch_settings(reads)}
+        self._take_context(self._partitions_of_files, settings)
+        if has_functions:
+            self._context.use_float_functions()
         frames = {}
         for name, own in files.items():
             names = self._barred[name].schema.names

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sleeper.engine.reading.session import FileMissing, column, datafusion, file_failure
+from sleeper.engine.rows import Rows
 from sleeper.engine.temp_folder import temp_folder
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ BYTES_MAX_OF_STREAMS: Final = 256 << 20
 FILES_MAX: Final = 1_000
 """The files of a table that is read so; each is looked at while a statement is planned."""
 
-SETTINGS: Final = {
+SETTINGS_OF_FILES: Final = {
     # With statistics, a column whose least value equals its greatest is not read but treated as a
     # constant. Both leave out NaN, so NaN would become another row's value.
     "datafusion.execution.collect_statistics": "false",
@@ -48,9 +49,18 @@ SETTINGS: Final = {
     # Strings have the types of the schema.
     "datafusion.execution.parquet.schema_force_view_types": "false",
 }
-"""No condition reaches the files (`plans`), so nothing of their indexes is needed."""
+"""Of a context that reads such files. No condition reaches them (`plans`), so their indexes are not
+needed."""
 
 _LINK: Final = ".parquet"
+
+_BATCH_ROWS: Final = 32_768
+"""Joins take a third less CPU by batches of so many rows than by DataFusion's 8,192."""
+
+_BATCH_ROW_BYTES_MAX: Final = 256
+"""Of rows with more bytes, a batch of so many is too much for sorts that spill."""
+
+_SAMPLED_ROWS: Final = 1_000
 _HOLD_ALL: Final = ("Aggregate", "Sort", "Join", "Window", "TopK")
 
 
@@ -89,6 +99,20 @@ def bytes_max(steps: str, *, has_limit: bool) -> int:
     if any(word in steps for word in _HOLD_ALL):
         return BYTES_MAX
     return 0 if has_limit else BYTES_MAX_OF_STREAMS
+
+
+def batch_settings(reads: Iterable[Callable[..., Rows]]) -> dict[str, str]:
+    """Return DataFusion's settings for rows of some size.
+
+    Args:
+        reads: What returns the rows that are needed, for each table; the first are measured.
+    """
+    for rows in reads:
+        with rows(rows_max=_SAMPLED_ROWS) as found:
+            first = next(iter(found), None)
+        if first is not None and first.nbytes > _BATCH_ROW_BYTES_MAX * max(1, first.num_rows):
+            return {}
+    return {"datafusion.execution.batch_size": str(_BATCH_ROWS)}
 
 
 def frame_of(
