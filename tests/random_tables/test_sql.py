@@ -20,6 +20,7 @@ from tests.random_tables.random_table import RandomTable, arrow_table, random_ta
 from tests.random_tables.sql_conditions import ConditionSource, Written, quoted, their_column
 from tests.random_tables.table_model import Row, comparable_rows
 from tests.random_tables.test_random_tables import as_in_a_bucket
+from tests.random_tables.whole_files import as_whole_files
 from tests.soak import FIRST_SEED, tries
 
 STATEMENTS = tries(200, soak=5_000)
@@ -53,7 +54,11 @@ def test_conditions_and_statements_return_what_duckdb_returns(number):
 
 def compare(seed: int) -> None:
     """Ask the table of a seed by conditions, and DuckDB by the same."""
-    with TemporaryDirectory(prefix="random-sql-") as folder, as_in_a_bucket(seed):
+    with (
+        TemporaryDirectory(prefix="random-sql-") as folder,
+        as_in_a_bucket(seed),
+        as_whole_files(seed),
+    ):
         table = random_table(seed, Path(folder))
         session.PARTITIONS = (1, 2, 4)[seed % 3]
         for _ in range(3):

@@ -16,6 +16,7 @@ import sleeper
 from sleeper.errors import QueryInvalid
 from tests.random_tables.random_values import EXACT_NUMBERS
 from tests.random_tables.table_model import Row
+from tests.random_tables.whole_files import as_whole_files
 from tests.soak import FIRST_SEED, tries
 
 STATEMENTS = tries(300, soak=10_000)
@@ -70,7 +71,7 @@ def compare(seed: int) -> None:
     pick = Random(seed)
     is_finite = pick.random() < 0.4
     rows = random_rows(pick, FINITE if is_finite else EXACT_NUMBERS)
-    with TemporaryDirectory(prefix="random-aggregates-") as folder:
+    with TemporaryDirectory(prefix="random-aggregates-") as folder, as_whole_files(seed):
         table = sleeper.create_instance(Path(folder) / "i").create_table(
             "t", SCHEMA, row_keys=["k"]
         )
