@@ -194,6 +194,7 @@ def test_rows_that_were_deleted_by_a_condition_stay_away(instance, by_itself):
         "SELECT * FROM t WHERE price > 2 LIMIT 3",
         "SELECT * FROM t LIMIT 3",
         "SELECT id, x FROM t",
+        "EXPLAIN SELECT kind, count(*) FROM t GROUP BY kind",
     ],
 )
 def test_what_needs_few_rows_or_other_numbers_is_read_by_our_reader(instance, by_itself, statement):

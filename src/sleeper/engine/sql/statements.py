@@ -288,6 +288,8 @@ class Statement:
 
     def _whole_bytes_max(self, physical: Any) -> int:
         logical = _without_barriers(self._logical.display_indent())
+        if logical.startswith("Explain"):
+            return 0
         steps = _without_barriers(physical.display_indent())
         return bytes_max(steps, has_limit="Limit: " in logical)
 
