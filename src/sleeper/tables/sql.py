@@ -306,7 +306,7 @@ class _RegionsRead:
         asked: list[object] = [key if len(key) > 1 else key[0] for key in keys]
         return query_keys(reading, state, asked, columns, now_ms)
 
-    def whole_files(self) -> WholeFiles | None:
+    def whole_files(self, rows_min: int) -> WholeFiles | None:
         """Return the files of the table, if all their rows are read as they are."""
         reading, state = self.version.reading, self.version.state
         schema, files = reading.schema, state.files
@@ -314,7 +314,9 @@ class _RegionsRead:
             return None
         if reading.files.is_remote or not reading.processing.is_identity:
             return None
-        if not 0 < files.reference_count <= FILES_MAX or files.partly_referenced():
+        if not 0 < files.reference_count <= FILES_MAX or _row_count(state) < rows_min:
+            return None
+        if files.partly_referenced():
             return None
         plan = [leaf for group in plan_leaf_queries(state, self.regions) for leaf in group]
         size_bytes, is_exact = files.referenced_bytes()
@@ -324,7 +326,6 @@ class _RegionsRead:
         return WholeFiles(
             paths=tuple(map(reading.files.url, names)),
             arrow_schema=reading.arrow_schema,
-            row_count=_row_count(state),
             size_bytes=size_bytes,
             check=partial(check_whole_files, reading, names),
         )
@@ -372,7 +373,7 @@ class _KeysRead:
         version = self.version
         return query_keys(version.reading, version.state, self.keys, columns, version.now_ms)
 
-    def whole_files(self) -> WholeFiles | None:
+    def whole_files(self, rows_min: int) -> WholeFiles | None:
         """Return None: few of their rows are read."""
         return None
 

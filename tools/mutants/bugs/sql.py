@@ -127,8 +127,8 @@ BUGS = (
         name="whole-files-unchecked",
         breaks="A damaged page of a file that DataFusion reads by itself gives other values.",
         module="engine/reading/read_leaves.py",
-        right="            reading.pages.check_file(unchecked)\n",
-        wrong="            pass\n",
+        right="    reading.pages.check(_unchecked(reading, every_row, [*columns]))\n",
+        wrong="\n",
         tests=WHOLE_FILES,
     ),
     Bug(
@@ -143,8 +143,8 @@ BUGS = (
         name="whole-files-of-several-leaves",
         breaks="A file that a leaf has a part of is read whole, rows of other leaves included.",
         module="tables/sql.py",
-        right=" or files.partly_referenced():",
-        wrong=":",
+        right="        if files.partly_referenced():",
+        wrong="        if False:",
         tests=WHOLE_FILES,
     ),
     Bug(

@@ -281,14 +281,10 @@ def check_whole_files(
         DataDamaged: a file is missing, or a page is damaged.
         StorageFailed: a file cannot be read.
     """
-    reading.lookup.check(filenames)
-    row_count = 0
-    for name in filenames:
-        unchecked = reading.pages.unchecked(name, (), columns)
-        if unchecked is not None:
-            reading.pages.check_file(unchecked)
-        row_count += reading.lookup.inspect(name, _rows_in)
-    return row_count
+    every_row = dict[str, tuple[Region, ...]].fromkeys(filenames, ())
+    reading.lookup.check(every_row)
+    reading.pages.check(_unchecked(reading, every_row, [*columns]))
+    return sum(reading.lookup.inspect(name, _rows_in) for name in filenames)
 
 
 def _rows_in(index: ParquetIndex, _: ReadRanges) -> int:

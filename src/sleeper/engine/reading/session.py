@@ -25,11 +25,7 @@ from sleeper.fork_guard import ForkGuard
 from sleeper.lookup.columns import BoundColumn
 from sleeper.model.object_stores import ObjectStoreSettings
 
-_SETTINGS = {
-    # Predicates select pages to read.
-    "datafusion.execution.parquet.pushdown_filters": "true",
-    # A cache of predicate columns would also fetch neighbouring pages.
-    "datafusion.execution.parquet.max_predicate_cache_size": "0",
+AS_STORED = {
     # Bloom filters are read again for every query; statistics of pages are cheaper.
     "datafusion.execution.parquet.bloom_filter_on_read": "false",
     # With statistics, a column whose least value equals its greatest is not read but treated as a
@@ -37,6 +33,15 @@ _SETTINGS = {
     "datafusion.execution.collect_statistics": "false",
     # Strings have the types of the schema.
     "datafusion.execution.parquet.schema_force_view_types": "false",
+}
+"""The settings of every context that reads data files."""
+
+_SETTINGS = {
+    **AS_STORED,
+    # Predicates select pages to read.
+    "datafusion.execution.parquet.pushdown_filters": "true",
+    # A cache of predicate columns would also fetch neighbouring pages.
+    "datafusion.execution.parquet.max_predicate_cache_size": "0",
     "datafusion.optimizer.repartition_file_scans": "false",
 }
 

@@ -100,9 +100,9 @@ class ComparableRead:
 
         return _with_batches(rows, batches(), schema)
 
-    def whole_files(self) -> WholeFiles | None:
+    def whole_files(self, rows_min: int) -> WholeFiles | None:
         """Return the files, and which of their columns have floating-point numbers."""
-        files = self.stored.whole_files()
+        files = self.stored.whole_files(rows_min)
         if files is None:
             return None
         names = frozenset(_float_names(files.arrow_schema))

@@ -317,8 +317,8 @@ class SqlSession:
         """
         found, left = dict[str, WholeFiles](), bytes_max
         for name, read in self.reads.items():
-            files = read.whole_files() if left else None
-            if files is None or files.row_count < ROWS_MIN or files.size_bytes > left:
+            files = read.whole_files(ROWS_MIN) if left else None
+            if files is None or files.size_bytes > left:
                 continue
             if files.changed.isdisjoint(self.columns_read(name)):
                 found[name] = files

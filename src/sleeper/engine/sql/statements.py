@@ -209,9 +209,7 @@ class Statement:
             self._session.use_float_functions()
         with self._translated():
             try:
-                self._frame = self._session.context.sql_with_options(
-                    self._planned_text, _reading_only()
-                )
+                self._frame = self._new_frame()
             except Exception as error:
                 missing = _NOT_FOUND.search(str(error))
                 if missing:
@@ -290,12 +288,15 @@ class Statement:
         logical = _without_barriers(self._logical.display_indent())
         if logical.startswith("Explain"):
             return 0
-        steps = _without_barriers(physical.display_indent())
-        return bytes_max(steps, has_limit="Limit: " in logical)
+        nodes = (line.lstrip() for line in logical.splitlines())
+        return bytes_max(physical, has_limit=any(node.startswith("Limit:") for node in nodes))
 
     def _again(self) -> tuple[Any, Any]:
-        frame = self._session.context.sql_with_options(self._planned_text, _reading_only())
+        frame = self._new_frame()
         return frame, frame.execution_plan()
+
+    def _new_frame(self) -> Any:
+        return self._session.context.sql_with_options(self._planned_text, _reading_only())
 
     def _spool(self, physical: Any, stack: ExitStack) -> None:
         """Write rows that are merged to a temp file first, if DataFusion's threads would read them.

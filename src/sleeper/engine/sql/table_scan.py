@@ -46,8 +46,11 @@ class NarrowedRead(Protocol):
         The caller may say that it stops after so many rows.
         """
 
-    def whole_files(self) -> WholeFiles | None:
-        """Return the files, if the rows are all rows of files in a folder, as they have them."""
+    def whole_files(self, rows_min: int) -> WholeFiles | None:
+        """Return the files, if the rows are all rows of files in a folder, as they have them.
+
+        None also for a table of fewer rows than `rows_min`.
+        """
 
     def explain(self) -> str:
         """Return what is read, in a line: leaves, files and pages of those that there are."""
@@ -348,7 +351,7 @@ class SpooledRead:
             for index in range(reader.num_record_batches):
                 yield reader.get_batch(index).select(names)
 
-    def whole_files(self) -> WholeFiles | None:
+    def whole_files(self, rows_min: int) -> WholeFiles | None:
         """Return None: a temp file is read as a stream."""
         return None
 

@@ -20,7 +20,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sleeper.engine.reading.session import FileMissing, column, datafusion, file_failure
+from sleeper.engine.reading.session import (
+    AS_STORED,
+    FileMissing,
+    column,
+    datafusion,
+    file_failure,
+    node_names,
+)
 from sleeper.engine.rows import Rows
 from sleeper.engine.temp_folder import temp_folder
 
@@ -40,14 +47,9 @@ FILES_MAX: Final = 1_000
 """The files of a table that is read so; each is looked at while a statement is planned."""
 
 SETTINGS_OF_FILES: Final = {
-    # With statistics, a column whose least value equals its greatest is not read but treated as a
-    # constant. Both leave out NaN, so NaN would become another row's value.
-    "datafusion.execution.collect_statistics": "false",
+    **AS_STORED,
     "datafusion.execution.parquet.pruning": "false",
     "datafusion.execution.parquet.enable_page_index": "false",
-    "datafusion.execution.parquet.bloom_filter_on_read": "false",
-    # Strings have the types of the schema.
-    "datafusion.execution.parquet.schema_force_view_types": "false",
 }
 """Of a context that reads such files. No condition reaches them (`plans`), so their indexes are not
 needed."""
@@ -61,7 +63,7 @@ _BATCH_ROW_BYTES_MAX: Final = 256
 """Of rows with more bytes, a batch of so many is too much for sorts that spill."""
 
 _SAMPLED_ROWS: Final = 1_000
-_HOLD_ALL: Final = ("Aggregate", "Sort", "Join", "Window", "TopK")
+_HOLD_ALL: Final = ("Aggregate", "Sort", "Join", "Window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,6 @@ class WholeFiles:
     Attributes:
         paths: Their absolute paths.
         arrow_schema: Their columns.
-        row_count: About how many rows they have.
         size_bytes: Their size.
         check: Compares all pages of some columns with their checksums, and returns how many rows
             there are; raises DataDamaged.
@@ -82,21 +83,20 @@ class WholeFiles:
 
     paths: tuple[str, ...]
     arrow_schema: pa.Schema
-    row_count: int
     size_bytes: int
     check: Callable[[Sequence[str]], int]
     comparable: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
 
 
-def bytes_max(steps: str, *, has_limit: bool) -> int:
+def bytes_max(physical: Any, *, has_limit: bool) -> int:
     """Return how many bytes of files DataFusion may read by itself for a statement.
 
     Args:
-        steps: The statement's physical plan, as DataFusion shows it, without our barriers.
+        physical: The statement's physical plan.
         has_limit: Whether it has a LIMIT of its own.
     """
-    if any(word in steps for word in _HOLD_ALL):
+    if any(word in name for name in node_names(physical) for word in _HOLD_ALL):
         return BYTES_MAX
     return 0 if has_limit else BYTES_MAX_OF_STREAMS
 
@@ -162,7 +162,7 @@ def _folder_of_links(paths: Sequence[str], stack: ExitStack, folder: Path | None
         opened = TemporaryDirectory(
             prefix="sleeper-sql-", dir=temp_folder(folder), ignore_cleanup_errors=True
         )
-        made = Path(stack.enter_context(opened))
+        made = Path(stack.enter_context(opened)).absolute()  # TMPDIR may be a relative path
         for number, path in enumerate(paths):
             (made / f"{number:06}{_LINK}").symlink_to(path)
     except OSError as error:
