@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.any_order import run_until_killed
-
-PATIENCE_S = 120
+from tests.patience import PATIENCE_S
 
 
 class Workers:

@@ -27,6 +27,7 @@ from sleeper.interfaces.remote.remote_jobs import RemoteJobs
 from sleeper.interfaces.rest.app import make_app
 from sleeper.model.jobs.kinds import JobKind
 from tests.any_order.test_states_of_jobs import StatesOfJobs, id_of
+from tests.patience import PATIENCE_S
 from tests.soak import tries
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -75,7 +76,7 @@ class StatesOfJobsByRest(StatesOfJobs):
         itself = jobs.list(kind=kind) if kind is JobKind.INGEST else jobs.queries(kind=kind)
         assert {(each.table_id, id_of(each)): each for each in itself} == listed
         names = {record.table_id: record.name for record in self.instance.tables()}
-        page = httpx.get(f"{self.url}/page/jobs", params={"kind": kind.value}, timeout=60)
+        page = httpx.get(f"{self.url}/page/jobs", params={"kind": kind.value}, timeout=PATIENCE_S)
         assert page.status_code == 200
         shown = {tuple(map(html.unescape, line)) for line in _LINE.findall(page.text)}
         assert shown == {

@@ -31,13 +31,13 @@ from sleeper.workers.stop_signal import StopSignal
 from sleeper.workers.worker import WorkerSettings
 from tests.contracts.s3_server import REGION
 from tests.contracts.servers.aws_sets import aws_set
+from tests.patience import PATIENCE_S
 from tests.stories.test_ingest_jobs import work
 
 __all__ = ["aws_set"]
 
 FOLDER = Path(os.environ.get("SLEEPER_UPSTREAM_CLIENT", ""))
 CALLS = Path(__file__).with_name("upstream_client.py")
-PATIENCE_S = 60
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
 ROWS = [{"key": f"k{n}", "n": n} for n in range(1, 6)]
 

@@ -22,6 +22,8 @@ from threading import Lock, Thread
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
+from tests.patience import PATIENCE_S
+
 _OF_ONE_LINE = ("connection", "transfer-encoding", "content-length")
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 _TAKEN = b"<Error><Code>PreconditionFailed</Code><Message>The key is taken.</Message></Error>"
@@ -221,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._request(self.command, headers, body)
 
     def _request(self, method, headers, body) -> _Reply:
-        server = HTTPConnection(self.server.target, timeout=30)
+        server = HTTPConnection(self.server.target, timeout=PATIENCE_S)
         try:
             server.request(method, self.path, body, headers)
             found = server.getresponse()
@@ -230,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.close()
 
     def _send_half(self, headers, body) -> None:
-        server = HTTPConnection(self.server.target, timeout=30)
+        server = HTTPConnection(self.server.target, timeout=PATIENCE_S)
         with suppress(OSError, HTTPException):
             server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():

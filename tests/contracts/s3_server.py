@@ -21,11 +21,12 @@ from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
 from tests.contracts.servers.installed import left_out
 from tests.contracts.servers.running import answers, free_port, running, shared
+from tests.patience import PATIENCE_S
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 REGION = "us-east-1"
-PATIENCE_S = 3
-"""How long tests wait for a store that is overloaded, or dead while a data file is written."""
+STORE_PATIENCE_S = 3
+"""How long Sleeper waits in tests for a store that is overloaded, or dead while a data file is written."""
 _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
@@ -71,7 +72,7 @@ class S3Server:
 
     @property
     def settings(self) -> ObjectStoreSettings:
-        return ObjectStoreSettings(self.endpoint, REGION, patience_s=PATIENCE_S)
+        return ObjectStoreSettings(self.endpoint, REGION, patience_s=STORE_PATIENCE_S)
 
     def new_bucket(self) -> str:
         """Make an empty bucket and return its name."""
@@ -81,13 +82,15 @@ class S3Server:
 
     def objects(self, bucket: str, endpoint: str | None = None) -> BucketObjects:
         """Return the objects of a bucket, seen through another endpoint if one is given."""
-        settings = ObjectStoreSettings(endpoint or self.endpoint, REGION, patience_s=PATIENCE_S)
+        settings = ObjectStoreSettings(
+            endpoint or self.endpoint, REGION, patience_s=STORE_PATIENCE_S
+        )
         return BucketObjects(Client(Bucket("s3", bucket), settings))
 
     def request(self, method: str, path: str) -> bytes:
         """Send a plain request: the server asks for no signature."""
         asked = Request(f"{self.endpoint}/{path}", method=method)
-        with build_opener(ProxyHandler({})).open(asked, timeout=10) as reply:
+        with build_opener(ProxyHandler({})).open(asked, timeout=PATIENCE_S) as reply:
             return reply.read()
 
     def unfinished_uploads(self, bucket: str) -> int:
@@ -133,7 +136,7 @@ def s3_credentials(monkeypatch):
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("SLEEPER_STORE_PATIENCE_SECONDS", str(PATIENCE_S))
+    monkeypatch.setenv("SLEEPER_STORE_STORE_PATIENCE_SECONDS", str(PATIENCE_S))
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
 

@@ -26,6 +26,7 @@ from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.patience import PATIENCE_S
 
 __all__ = ["bucket", "s3_credentials", "s3_server"]
 
@@ -337,7 +338,7 @@ class TestProcesses:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
         assert done.stdout.strip() == "['from child']", done.stderr

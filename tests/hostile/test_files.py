@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
+from tests.patience import PATIENCE_S
 from tests.soak import tries
 from tests.stories.test_ingest_jobs import work
 
@@ -61,7 +62,7 @@ def test_a_compressed_file_with_one_long_row_is_refused_in_little_memory(tmp_pat
         [sys.executable, "-c", _INGEST, tmp_path / "instance", tmp_path / name],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
         check=True,
     )
 

@@ -17,7 +17,8 @@ from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
-from tests.any_order.killed_serve.served import Served, wait_until
+from tests.any_order.killed_serve.served import Served
+from tests.patience import becomes_true
 from tests.soak import FIRST_SEED, tries
 from tests.stories.test_malformed_messages import (
     KEYS,
@@ -72,7 +73,7 @@ def test_serve_goes_on_whatever_messages_come(tmp_path: Path) -> None:
 
         served = Served(instance.url, log)
         try:
-            wait_until(
+            assert becomes_true(
                 lambda: not any(each.ready + each.hidden for each in jobs.queue_depths().values())
             )
             code = served.ask_to_end()

@@ -17,11 +17,13 @@ from tests.house.sources import (
     offenders,
     read,
 )
+from tests.patience import PATIENCE_S
 
 DIFFERENCES_OF_SERVERS = "tests/contracts/servers/differences.py"
 CHECKING_WORDS = ("assert", "check", "expect", "prove", "refuse", "verify")
 NEVER_RUN = ("pytest.mark.skip", "pytest.mark.xfail", "pytest.importorskip")
 CONFTEST_LINES_MAX = 100
+IMPATIENT_S = 5  # shorter ones are no limits: what is not to happen meanwhile
 # Asking functions whose own wait is five seconds, or has no end.
 WAITING = ("httpx.get", "httpx.post", "httpx.Client", "httpx.stream", "urlopen")
 
@@ -93,6 +95,17 @@ def waits_of_unknown_length(source: Source) -> Iterator[Found]:
             yield node.lineno, name
 
 
+def impatient_waits(source: Source) -> Iterator[Found]:
+    for node in source.nodes(ast.Call):
+        limits = [each.value for each in node.keywords if each.arg == "timeout"]
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("wait", "join"):
+            limits += node.args
+        for limit in limits:
+            seconds = limit.value if isinstance(limit, ast.Constant) else None
+            if isinstance(seconds, int | float) and IMPATIENT_S <= seconds < PATIENCE_S:
+                yield node.lineno, ast.unparse(node.func)
+
+
 def long_conftests(source: Source) -> Iterator[Found]:
     if source.path.name == "conftest.py" and len(source.lines) > CONFTEST_LINES_MAX:
         yield 1, f"{len(source.lines)} lines"
@@ -138,7 +151,12 @@ def test_nothing_is_skipped_for_good():
 
 def test_requests_say_how_long_they_wait():
     """The five seconds of httpx are short on a machine that runs other tests; no end is too long."""
-    check_none(offenders(waits_of_unknown_length, all_tests()), "pass timeout=60")
+    check_none(offenders(waits_of_unknown_length, all_tests()), "pass timeout=PATIENCE_S")
+
+
+def test_tests_wait_as_long_as_the_machine_takes():
+    """What must happen is waited for by `tests/patience.py`, not for as long as it took once."""
+    check_none(offenders(impatient_waits, all_tests()), "wait for PATIENCE_S, or becomes_true")
 
 
 def test_shared_fixtures_stay_few():
@@ -196,6 +214,13 @@ httpx.get(url, timeout=60)
 httpx.post(url, json={})  # bad
 urllib.request.urlopen(url)  # bad
 client.get(url)
+""",
+    impatient_waits: """\
+process.wait(60)  # bad
+subprocess.run(command, timeout=30.0)  # bad
+", ".join(names)
+stop.wait(0.1)
+process.wait(PATIENCE_S)
 """,
 }
 

@@ -21,15 +21,15 @@ import sleeper
 from sleeper.errors import JobNotFound
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
+from tests.patience import PATIENCE_S, becomes_true
 from tests.spark.conftest import SHORT_LIVED
 from tests.stories.test_ingest_jobs import work
-from tests.stories.test_serving import processes_of, until
+from tests.stories.test_serving import processes_of
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 SPARK = "sleeper.bulk.import.spark."
 ROWS = 20_000
-PATIENCE_S = 240.0
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_a_driver_that_is_killed_is_noticed_and_its_job_runs_again(instance, wor
     """Given a driver killed at work, then another one does the job, and rows are there once."""
     job_id = submitted(tmp_path, instance)
     process = worker()
-    until(lambda: state_of(instance, job_id) is JobState.IN_PROGRESS)
+    assert becomes_true(lambda: state_of(instance, job_id) is JobState.IN_PROGRESS)
 
     os.kill(processes_of(process.pid)[0], signal.SIGKILL)
 
@@ -210,13 +210,13 @@ def test_a_driver_ends_with_its_worker(instance, worker, tmp_path):
     """Given a driver at work, when its worker gets SIGTERM, then the job goes back to its queue."""
     job_id = submitted(tmp_path, instance)
     process = worker()
-    until(lambda: state_of(instance, job_id) is JobState.IN_PROGRESS)
+    assert becomes_true(lambda: state_of(instance, job_id) is JobState.IN_PROGRESS)
     started = processes_of(process.pid)
 
     process.terminate()
 
     process.communicate(timeout=PATIENCE_S)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
+    assert becomes_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
     depth = instance.jobs.queue_depths()[QueueName.BULK_IMPORT]
     assert (depth.ready, depth.hidden) == (1, 0)
     assert instance.table("numbers").query().to_arrow().num_rows == 0

@@ -23,9 +23,10 @@ import sleeper
 from sleeper.errors import BadRequest
 from sleeper.model.jobs.statuses import JobState
 from sleeper.spark.java import find_java
+from tests.patience import becomes_true
 from tests.spark.conftest import KIND, SHORT_LIVED
 from tests.stories.test_ingest_jobs import work
-from tests.stories.test_serving import processes_of, until
+from tests.stories.test_serving import processes_of
 
 NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)
 ORDERS = pa.schema(
@@ -582,7 +583,7 @@ class TestSessions:
 
         for pid in helpers:
             os.kill(pid, signal.SIGKILL)
-            until(lambda pid=pid: "spark_catalog" not in command_of(pid))
+            assert becomes_true(lambda pid=pid: "spark_catalog" not in command_of(pid))
 
         assert ids(spark.sql("SELECT id FROM house.orders WHERE id = 'k'")) == ["k"]
 

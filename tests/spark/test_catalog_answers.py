@@ -21,6 +21,7 @@ from sleeper.spark.catalog.answers import PROTOCOL, answer_requests
 from sleeper.spark.catalog.scan_plan import condition_of, plan_scan
 from sleeper.spark.catalog.tables import new_table
 from sleeper.state.plans.key_conditions import narrow
+from tests.patience import PATIENCE_S
 
 COLUMNS = pa.schema(
     [pa.field("n", pa.int64(), nullable=False), pa.field("id", pa.string(), nullable=False)]
@@ -96,7 +97,7 @@ class TestProcess:
                 process.stdin.write(json.dumps(request) + "\n")
                 process.stdin.flush()
                 answers.append(json.loads(process.stdout.readline()))
-            rest, said = process.communicate(timeout=60)
+            rest, said = process.communicate(timeout=PATIENCE_S)
 
         opened, tables, refused, fault, dropped = answers
         assert (process.returncode, rest) == (0, "")

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from sleeper.spark.progress import StageProgress, cancel_on_interrupt, stage_progress
+from tests.patience import becomes_true
 
 
 def is_connect(spark):
@@ -34,15 +35,6 @@ def rows_that_wait_for(spark, opened, *, tasks, started=None):
         yield from batches
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(wait, "id long").toArrow()
-
-
-def wait_until(fact):
-    """Come back when `fact()` holds; it must within a minute."""
-    for _ in range(3000):
-        if fact():
-            return
-        time.sleep(0.02)
-    raise TimeoutError("a minute has passed")
 
 
 def threads_of_ours():
@@ -126,7 +118,7 @@ class TestProgress:
             kwargs={"tasks": 1, "started": str(tmp_path)},
         )
         other.start()
-        wait_until(lambda: any(tmp_path.iterdir()))
+        assert becomes_true(lambda: any(tmp_path.iterdir()))
 
         with stage_progress(spark, news.append):
             rows_in_two_stages(spark, tasks=2)
@@ -162,7 +154,7 @@ class TestCancelling:
 
     def interrupt_when_started(self, folder):
         """Ctrl-C, as the terminal sends it, once a task runs."""
-        wait_until(lambda: any(folder.iterdir()))
+        assert becomes_true(lambda: any(folder.iterdir()))
         os.kill(os.getpid(), signal.SIGINT)
 
     def test_ctrl_c_cancels_the_jobs_of_the_block_and_goes_on(self, spark, tmp_path):
@@ -228,7 +220,7 @@ class TestCancelling:
             )
         )
         other.start()
-        wait_until(lambda: any(started.iterdir()))
+        assert becomes_true(lambda: any(started.iterdir()))
 
         with pytest.raises(ZeroDivisionError), cancel_on_interrupt(spark):
             spark.range(3).count()
@@ -253,7 +245,7 @@ class TestCancelling:
         with pytest.raises(ZeroDivisionError), cancel_on_interrupt(spark) as jobs:
             helper = threading.Thread(target=help_the_block, args=(jobs,))
             helper.start()
-            wait_until(lambda: any(started.iterdir()))
+            assert becomes_true(lambda: any(started.iterdir()))
             _ = 1 / 0
         helper.join()
 

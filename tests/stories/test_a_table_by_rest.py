@@ -19,6 +19,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import AccessRefused
+from tests.patience import PATIENCE_S
 
 SCHEMA = {
     "rowKeyFields": [{"name": "tail", "type": "StringType"}],
@@ -73,7 +74,7 @@ def url(shell) -> Iterator[str]:
             found = re.search(r"http://127\.0\.0\.1:\d+", line)
         yield found[0]
         ran.send_signal(signal.SIGTERM)
-        assert ran.wait(30) == 0
+        assert ran.wait(PATIENCE_S) == 0
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ def test_others_use_it_from_python_and_by_http(shell, url):
         f"{url}/sleeper/tables/planes/query",
         json={"key": "N2"},
         headers={"Authorization": f"Bearer {shell.tokens['read']}"},
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
     assert by_python == by_http.json()["rows"] == [{"tail": "N2", "seats": 200}]
@@ -206,11 +207,15 @@ def test_a_server_that_would_not_be_safe_does_not_start(shell, options, code, sa
 
 def test_others_see_the_instance_in_a_browser(shell, url):
     """The same server has a page, which asks for a token and shows the table."""
-    asked = httpx.get(f"{url}/", timeout=60)
-    with httpx.Client(cookies={"sleeper_token": shell.tokens["read"]}, timeout=60) as browser:
+    asked = httpx.get(f"{url}/", timeout=PATIENCE_S)
+    with httpx.Client(
+        cookies={"sleeper_token": shell.tokens["read"]}, timeout=PATIENCE_S
+    ) as browser:
         seen = browser.get(f"{url}/page")
 
     assert (asked.status_code, asked.headers["location"]) == (303, "/page")
-    assert httpx.get(f"{url}/page", timeout=60).headers["location"].startswith("/page/sign-in")
+    assert (
+        httpx.get(f"{url}/page", timeout=PATIENCE_S).headers["location"].startswith("/page/sign-in")
+    )
     assert seen.status_code == 200
     assert 'href="/page/tables/planes"' in seen.text

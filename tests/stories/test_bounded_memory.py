@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
+from tests.patience import PATIENCE_S
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 BATCH_ROWS = 50_000
@@ -80,7 +81,7 @@ def in_process(instance, source, verb="ingest", room_mb=0):
         env={**os.environ, "MIMALLOC_ARENA_EAGER_COMMIT": "0"},  # else 1 GB counts from the start
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2_000:]

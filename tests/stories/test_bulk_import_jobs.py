@@ -26,8 +26,8 @@ from sleeper.workers.driver_run import reported_run
 from sleeper.workers.job import JobOutcome, RunContext
 from sleeper.workers.kinds.bulk_import import BulkImportWork, where_jobs_run
 from sleeper.workers.stop_signal import Interrupted
+from tests.patience import becomes_true
 from tests.stories.test_ingest_jobs import SCHEMA, instance, work, written
-from tests.stories.test_serving import until
 
 __all__ = ["instance"]
 
@@ -246,7 +246,7 @@ class TestAFullCluster:
         self.submitted(instance, tmp_path)
         emr.steps = 0
 
-        until(lambda: work(instance, "bulk-import") == 1)
+        assert becomes_true(lambda: work(instance, "bulk-import") == 1)
 
         assert emr.taken == ["june"]
         assert instance.jobs.dead_letters(self.QUEUE) == []
@@ -417,7 +417,7 @@ class TestDrivers:
         assert "was killed by signal 9" in instance.jobs.job("june").reasons[0]
         left = (tmp_path / "java").read_text().split()
         assert len(left) == 2
-        until(lambda: not any(is_running(int(process)) for process in left))
+        assert becomes_true(lambda: not any(is_running(int(process)) for process in left))
 
     def test_what_a_driver_started_ends_with_it(self, instance, driver, tmp_path, monkeypatch):
         """Given a driver that is asked to end and does not, then its Java is killed with it."""
@@ -433,7 +433,7 @@ class TestDrivers:
         with pytest.raises(Interrupted):
             run_driver(call, check)
 
-        until(lambda: not is_running(int(java.read_text())))
+        assert becomes_true(lambda: not is_running(int(java.read_text())))
 
     def test_what_a_driver_started_ends_with_its_parent(self, tmp_path):
         """Given a driver whose worker has been killed, then it ends with all that it started."""
@@ -458,7 +458,7 @@ class TestDrivers:
         )
 
         assert driver.returncode == -signal.SIGKILL
-        until(lambda: not is_running(int(driver.stdout)))
+        assert becomes_true(lambda: not is_running(int(driver.stdout)))
 
     def test_a_driver_says_whether_the_job_may_run_again(self, instance, driver, tmp_path):
         """Given a driver that says that it cannot help, then its job is not tried again."""

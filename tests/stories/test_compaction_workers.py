@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,13 +18,13 @@ import sleeper
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.local.folder import FolderObjects
+from tests.patience import PATIENCE_S, becomes_true
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 LEAVES = 24
 FILES = 4
 ROWS = 40_000
-PATIENCE_S = 90.0
 
 
 @pytest.fixture
@@ -57,15 +56,6 @@ def start(instance: Instance, *command: str) -> subprocess.Popen[str]:
 def worker(instance: Instance, *options: str) -> subprocess.Popen[str]:
     """Start a compaction worker."""
     return start(instance, "worker", "compaction", *options)
-
-
-def until(happened: Callable[[], object]) -> None:
-    """Wait until something happened."""
-    for _ in range(int(PATIENCE_S / 0.05)):
-        if happened():
-            return
-        time.sleep(0.05)
-    raise AssertionError("waited for too long")
 
 
 def jobs_by_worker(instance: Instance) -> dict[str | None, int]:
@@ -117,7 +107,7 @@ def test_two_workers_share_the_jobs_of_one_table(instance):
 def test_the_claims_of_a_killed_worker_are_taken_over_after_their_lease(instance, monkeypatch):
     """Others do what it had not claimed at once, and the rest when the lease has ended."""
     killed = worker(instance)
-    until(lambda: claimed_by(instance, killed))
+    assert becomes_true(lambda: claimed_by(instance, killed))
     killed.kill()
     killed.communicate()
     lost = {each.job_id for each in instance.table("numbers").claims()}
@@ -138,7 +128,7 @@ def test_the_claims_of_a_killed_worker_are_taken_over_after_their_lease(instance
 def test_a_worker_that_gets_sigterm_gives_back_what_it_claimed(instance):
     """Within moments it ends well, and its files are free; what it was doing is no part of it."""
     process = worker(instance)
-    until(lambda: claimed_by(instance, process))
+    assert becomes_true(lambda: claimed_by(instance, process))
 
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=PATIENCE_S)
@@ -154,9 +144,11 @@ def test_serve_starts_workers_for_compactions_and_ends_them(instance):
     """Given files to compact, then processes of serve do it; they end, and serve goes on."""
     served = start(instance, "serve", "--every", "1", "--workers", "2")
     try:
-        until(lambda: files(instance) == LEAVES)
-        until(lambda: len([*instance.jobs.tasks("compaction")]) >= 2)
-        until(lambda: all(task.is_finished for task in instance.jobs.tasks("compaction")))
+        assert becomes_true(lambda: files(instance) == LEAVES)
+        assert becomes_true(lambda: len([*instance.jobs.tasks("compaction")]) >= 2)
+        assert becomes_true(
+            lambda: all(task.is_finished for task in instance.jobs.tasks("compaction"))
+        )
     finally:
         served.send_signal(signal.SIGTERM)
         _, told = served.communicate(timeout=PATIENCE_S)
@@ -170,7 +162,7 @@ def test_serve_compacts_by_itself_where_it_is_told_to(instance):
     """Given --job-workers compaction=0, then its maintenance compacts, and no worker does."""
     served = start(instance, "serve", "--every", "1", "--job-workers", "compaction=0")
     try:
-        until(lambda: files(instance) == LEAVES)
+        assert becomes_true(lambda: files(instance) == LEAVES)
     finally:
         served.send_signal(signal.SIGTERM)
         _, told = served.communicate(timeout=PATIENCE_S)
@@ -183,7 +175,7 @@ def test_serve_compacts_by_itself_where_it_is_told_to(instance):
 def test_a_worker_ends_with_its_parent(instance):
     """Given a serve that is killed, then its compaction workers end too."""
     served = start(instance, "serve", "--every", "1")
-    until(lambda: [*instance.jobs.tasks("compaction")])
+    assert becomes_true(lambda: [*instance.jobs.tasks("compaction")])
     (task, *_) = instance.jobs.tasks("compaction")
 
     served.kill()
@@ -195,5 +187,5 @@ def test_a_worker_ends_with_its_parent(instance):
         ).stdout.strip()
         return not state or state.startswith("Z")
 
-    until(has_ended)
+    assert becomes_true(has_ended)
     assert has_every_row(instance)

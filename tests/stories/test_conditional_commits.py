@@ -18,6 +18,7 @@ from sleeper.model.known_properties.state_store import STATE_STORES
 from sleeper.tables.deletions import statement
 from tests.contracts.s3_server import s3_credentials
 from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment, on_one_server
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -253,7 +254,7 @@ def test_of_two_writers_exactly_one_wins_in_every_store(tmp_path, dynamo_environ
             for _ in range(3):
                 read = opened.query(key=0)
                 number, value = read.transaction, int(read.to_pylist()[0]["v"])
-                both.wait(60)
+                both.wait(PATIENCE_S)
                 with suppress(RowsChanged):
                     while True:  # two that write the same leaf anew may hinder each other
                         try:
@@ -262,7 +263,7 @@ def test_of_two_writers_exactly_one_wins_in_every_store(tmp_path, dynamo_environ
                             continue
                         done.append(name)
                         break
-                both.wait(60)
+                both.wait(PATIENCE_S)
 
         with ThreadPoolExecutor(2) as pool:
             [*pool.map(write, "ab")]
@@ -389,11 +390,16 @@ def test_a_server_and_its_client(instance):
         path = f"{url}/sleeper/tables/t"
         late = {"if_unchanged_since": read_at}
         answers = [
-            httpx.post(f"{path}/rows", params=late, content=b"k,v\n1,x\n", headers=CSV, timeout=60),
-            httpx.post(f"{path}/delete", params=late, json={"key": 3}, timeout=60),
+            httpx.post(
+                f"{path}/rows", params=late, content=b"k,v\n1,x\n", headers=CSV, timeout=PATIENCE_S
+            ),
+            httpx.post(f"{path}/delete", params=late, json={"key": 3}, timeout=PATIENCE_S),
         ]
         wrong = httpx.post(
-            f"{path}/delete", params={"if_unchanged_since": "x"}, json={"key": 3}, timeout=60
+            f"{path}/delete",
+            params={"if_unchanged_since": "x"},
+            json={"key": 3},
+            timeout=PATIENCE_S,
         )
         one = "DELETE FROM t WHERE k = 3"
         with pytest.raises(RowsChanged):

@@ -24,6 +24,7 @@ from sleeper.model.csv_options import CsvOptions
 from sleeper.model.jobs.statuses import JobState
 from sleeper.model.jobs.submitted_files import FileState
 from sleeper.workers.kinds.batcher import run_batcher
+from tests.patience import PATIENCE_S
 from tests.stories.test_ingest_jobs import work
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
@@ -342,7 +343,7 @@ class TestUploads:
             params=parameters,
             content=german.read_bytes(),
             headers=headers,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
         assert answer.status_code == 200, answer.text
@@ -353,7 +354,7 @@ class TestUploads:
         headers = {"Content-Type": "text/csv"}
 
         answer = httpx.post(
-            f"{url}/rows?csv_separator=ab", content=b"id\n1\n", headers=headers, timeout=60
+            f"{url}/rows?csv_separator=ab", content=b"id\n1\n", headers=headers, timeout=PATIENCE_S
         )
 
         assert answer.status_code == 400

@@ -18,6 +18,7 @@ import sleeper
 from sleeper.errors import BadRequest, InputSchemaMismatch, QueryInvalid, SchemaInvalid
 from sleeper.interfaces.rest.app import make_app
 from sleeper.model.schema import Primitive, Schema
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -269,7 +270,7 @@ def test_a_terminal_and_a_notebook_show_them_as_text(instance, filled):
 def test_rest_has_them_as_text(instance, filled):
     """In JSON; clients get Arrow."""
     with running_server(make_app(instance)) as url:
-        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1}, timeout=60)
+        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1}, timeout=PATIENCE_S)
         with sleeper.connect(url, token="unused") as remote:
             rows = remote.table("t").query(keys=[1, 2, 3, 4]).to_pylist()
 

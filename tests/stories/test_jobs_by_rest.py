@@ -20,6 +20,7 @@ from sleeper.model.jobs.kinds import JobKind, QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.model.jobs.submitted_files import FileState
 from sleeper.workers.kinds.batcher import run_batcher
+from tests.patience import PATIENCE_S
 from tests.stories.test_ingest_jobs import SCHEMA, instance, work, written
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
@@ -317,7 +318,9 @@ def test_an_ingest_has_no_platform_and_no_settings(instance, url, folder):
     body = {"files": [str(written(folder / "a.parquet", 1))]}
 
     for more in ({"queue": "bulk-import-eks"}, {"spark_conf": {"spark.task.cpus": "1"}}):
-        answer = httpx.post(f"{url}/sleeper/tables/numbers/jobs", json=body | more, timeout=60)
+        answer = httpx.post(
+            f"{url}/sleeper/tables/numbers/jobs", json=body | more, timeout=PATIENCE_S
+        )
 
         assert answer.status_code == 400
         assert (

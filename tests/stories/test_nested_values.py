@@ -21,6 +21,7 @@ import sleeper
 from sleeper.errors import InputSchemaMismatch, SchemaInvalid
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.statements.upload_ingest import is_plain
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -223,7 +224,7 @@ def test_every_output_has_them(instance, filled, tmp_path):
 def test_rest_has_them(instance, filled):
     """In JSON as in files, to clients as Arrow, and from uploads of both."""
     with running_server(make_app(instance)) as url:
-        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1}, timeout=60)
+        answer = httpx.post(f"{url}/sleeper/tables/t/query", json={"key": 1}, timeout=PATIENCE_S)
         with sleeper.connect(url, token="unused") as remote:
             rows = remote.table("t").query(keys=[1, 2, 3, 4]).to_pylist()
             made = remote.create_table("copy", SCHEMA, row_keys=["id"])

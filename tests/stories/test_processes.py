@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper
+from tests.patience import PATIENCE_S
 
 SCHEMA = pa.schema([("writer", pa.int64()), ("n", pa.int64())])
 WRITER = """
@@ -62,7 +63,7 @@ def test_two_processes_write_at_the_same_time(url, table):
     for n in range(10):
         table.ingest([{"writer": 0, "n": n}])
     for writer in writers:
-        writer.communicate(timeout=120)
+        writer.communicate(timeout=PATIENCE_S)
 
     assert [writer.returncode for writer in writers] == [0, 0]
     expected = [{"writer": writer, "n": n} for writer in (0, 1, 2) for n in range(10)]
@@ -139,7 +140,7 @@ def test_a_handle_after_a_fork(url, table, before):
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
 

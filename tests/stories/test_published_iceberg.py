@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import date, time
 from pathlib import Path
-from time import sleep
 
 import polars as pl
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pyiceberg.expressions import EqualTo
 import sleeper
 from sleeper.engine.published import iceberg
 from sleeper.state.findings import FindingKind
+from tests.patience import becomes_true
 from tests.stories.published_tables import (
     KEYS,
     killed_after,
@@ -180,12 +180,8 @@ class TestGarbage:
         kept = table.collect_garbage(force=True).deleted
         table.publish("iceberg")
 
-        gone = table.collect_garbage(force=True).deleted
-        for _ in range(50):  # a version is kept until the clock of the storage is past its end
-            if gone:
-                break
-            sleep(0.1)
-            gone = table.collect_garbage(force=True).deleted
+        gone: list[str] = []  # a version is kept until the clock of the storage is past its end
+        assert becomes_true(lambda: gone.extend(table.collect_garbage(force=True).deleted) or gone)
 
         metadata = Path(location.removeprefix("file://"), "metadata")
         assert (len(kept), len(gone)) == (0, 6)

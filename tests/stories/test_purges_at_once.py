@@ -9,6 +9,7 @@ import pytest
 import sleeper
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables.purges import turns
+from tests.patience import PATIENCE_S
 from tests.stories.test_purges import addresses, new_table, rows_of
 
 ANN, ART, BOB = "ann@mail.example", "art@mail.example", "bob@mail.example"
@@ -39,7 +40,7 @@ def test_keys_that_stand_in_one_entry_go_from_it(tmp_path, monkeypatch, place):
         if not others and len(replaced) == place:
             others.append(threading.Thread(target=purge, args=[BOB]))
             others[0].start()
-            assert went_on.wait(60)  # until it has ended, or waits
+            assert went_on.wait(PATIENCE_S)  # until it has ended, or waits
             log.objects.put(log.key(number), after)
             return True
         replaced.append(number)
@@ -55,7 +56,7 @@ def test_keys_that_stand_in_one_entry_go_from_it(tmp_path, monkeypatch, place):
     monkeypatch.setattr(turns, "_is_over", watched)
 
     purge(ANN)
-    others[0].join(60)
+    others[0].join(PATIENCE_S)
 
     assert all(proof.finished for proof in proofs.values())
     assert sorted(proofs) == [ANN, BOB]

@@ -16,6 +16,7 @@ from sleeper.errors import BadRequest, DataDamaged, JobNotFound, QueryInvalid, T
 from sleeper.interfaces.rest.app import make_app
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.statuses import JobState
+from tests.patience import PATIENCE_S
 from tests.stories.test_ingest_jobs import work
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -148,14 +149,14 @@ def test_rows_come_in_every_form(instance, url, jobs):
     work(instance, "query")
     where = f"{url}/sleeper/queries/q/rows"
 
-    found = httpx.get(where, timeout=60)
+    found = httpx.get(where, timeout=PATIENCE_S)
     assert found.json()["rows"] == [
         {"name": "n0", "day": "2026-01-01", "n": 0, "took": "PT0S"},
         {"name": "n1", "day": "2026-01-02", "n": 1, "took": "PT1S"},
     ]
-    csv = httpx.get(where, params={"format": "csv"}, timeout=60)
+    csv = httpx.get(where, params={"format": "csv"}, timeout=PATIENCE_S)
     assert csv.text.count("\n") == 3
-    lines = httpx.get(where, headers={"Accept": "application/jsonl"}, timeout=60)
+    lines = httpx.get(where, headers={"Accept": "application/jsonl"}, timeout=PATIENCE_S)
     assert len(lines.text.splitlines()) == 2
 
 
@@ -206,9 +207,9 @@ def test_mistakes_are_refused_before_anything_is_sent(instance, url, jobs):
         jobs.query("q", kind="ingest")
     regions = [{"name": [f"n{i}", f"n{i}x"]} for i in range(10_001)]
     where = f"{url}/sleeper/tables/t%2F%C3%BC/queries"
-    assert httpx.post(where, json={"regions": regions}, timeout=60).status_code == 400
+    assert httpx.post(where, json={"regions": regions}, timeout=PATIENCE_S).status_code == 400
     keys = [[f"n{i}", "2026-01-01"] for i in range(10_001)]
-    assert httpx.post(where, json={"keys": keys}, timeout=60).status_code == 400
-    assert httpx.post(where, json={"keys": None}, timeout=60).status_code == 400
-    assert httpx.post(where, json={"where": "n = 1"}, timeout=60).status_code == 400
+    assert httpx.post(where, json={"keys": keys}, timeout=PATIENCE_S).status_code == 400
+    assert httpx.post(where, json={"keys": None}, timeout=PATIENCE_S).status_code == 400
+    assert httpx.post(where, json={"where": "n = 1"}, timeout=PATIENCE_S).status_code == 400
     assert [*instance.jobs.queries()] == []

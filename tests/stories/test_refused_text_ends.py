@@ -17,6 +17,7 @@ import time
 import pytest
 
 import sleeper
+from tests.patience import PATIENCE_S
 from tests.soak import FIRST_SEED, tries
 
 SCHEMA = {
@@ -78,7 +79,7 @@ def test_a_refused_file_ends_with_1(place, name):
     """Two at once, so that threads have to wait; what stderr says is one message."""
     for _ in range(TRIES):
         for process in [started(place, name) for _ in range(2)]:
-            _, told = process.communicate(timeout=300)
+            _, told = process.communicate(timeout=PATIENCE_S)
 
             assert process.returncode == 1, told.decode()
             assert told.count(b"sleeper: ") == 1
@@ -92,6 +93,6 @@ def test_an_interrupted_ingest_ends_with_130(place):
         process = started(place, INTERRUPTED)
         time.sleep(draw.uniform(1.5, 6))
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=300)
+        _, told = process.communicate(timeout=PATIENCE_S)
 
         assert process.returncode in (0, 130), told.decode()  # 0: it had ended before

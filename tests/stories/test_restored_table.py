@@ -20,6 +20,7 @@ import sleeper
 from sleeper.storage.aws import clients
 from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
 from tests.contracts.servers.dynamodb_local import shared_dynamodb_local
+from tests.patience import PATIENCE_S
 
 __all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
 
@@ -78,7 +79,7 @@ def run_script(instance, table_id, at):
         capture_output=True,
         text=True,
         env={**os.environ, "AWS_DEFAULT_REGION": REGION},
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -25,6 +25,7 @@ from sleeper.errors import (
 )
 from sleeper.interfaces.rest.app import make_app
 from sleeper.model.schema import Field, Primitive, Schema
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -304,7 +305,7 @@ class TestServer:
             f"{url}/sleeper/tables/t?row_key=id",
             content=body.getvalue(),
             headers={"Content-Type": name},
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
         assert answer.status_code == 201, answer.text
@@ -327,7 +328,7 @@ class TestServer:
         headers = {"Content-Type": "text/csv"}
 
         answer = httpx.post(
-            f"{url}/sleeper/tables/t?{query}", content=body, headers=headers, timeout=60
+            f"{url}/sleeper/tables/t?{query}", content=body, headers=headers, timeout=PATIENCE_S
         )
 
         assert 400 <= answer.status_code < 500

@@ -21,10 +21,10 @@ from sleeper.instance.instance import Instance
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.serve.job_services import Timers, timers_of
+from tests.patience import PATIENCE_S, becomes_true
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
-PATIENCE_S = 90.0
 MANY = 1_500_000
 """So many rows that their ingest takes a second or more."""
 
@@ -76,7 +76,7 @@ class Served:
             for line in errors.splitlines()
             if line.startswith("{")  # what Ctrl-C says is no log line
         ]
-        until(lambda: not [pid for pid in started if is_running(pid)])
+        assert becomes_true(lambda: not [pid for pid in started if is_running(pid)])
         return self.process.returncode
 
 
@@ -107,15 +107,6 @@ def is_running(pid: int) -> bool:
     return bool(state) and not state.startswith("Z")
 
 
-def until(happened, patience_s: float = PATIENCE_S) -> None:
-    """Wait until something happened."""
-    for _ in range(int(patience_s / 0.1)):
-        if happened():
-            return
-        time.sleep(0.1)
-    raise AssertionError("waited for too long")
-
-
 def written(path: Path, numbers: range) -> Path:
     """Write a Parquet file with a row for each number."""
     n = pa.array(np.arange(numbers.start, numbers.stop))
@@ -130,7 +121,7 @@ def rows(instance: Instance) -> int:
 
 def ends(instance: Instance, job_id: str) -> None:
     """Wait until a job is finished."""
-    until(lambda: instance.jobs.job(job_id).state is JobState.FINISHED)
+    assert becomes_true(lambda: instance.jobs.job(job_id).state is JobState.FINISHED)
 
 
 def test_jobs_are_run_by_processes_that_end_when_there_are_none(instance, serve, tmp_path):
@@ -140,7 +131,7 @@ def test_jobs_are_run_by_processes_that_end_when_there_are_none(instance, serve,
     ends(instance, job_id)
     workers = processes_of(serve.process.pid)  # a second one where the first was slow to start
     assert workers
-    until(lambda: not [worker for worker in workers if is_running(worker)])
+    assert becomes_true(lambda: not [worker for worker in workers if is_running(worker)])
     again = instance.jobs.submit_ingest("numbers", written(tmp_path / "b.parquet", range(2, 3)))
     ends(instance, again)
 
@@ -156,7 +147,7 @@ def test_unfinished_jobs_go_back_when_it_is_stopped(instance, serve, tmp_path):
     """Given a job at work, when serve gets SIGTERM, then its message can be taken at once."""
     big = written(tmp_path / "big.parquet", range(MANY))
     job_id = instance.jobs.submit_ingest("numbers", big)
-    until(lambda: instance.jobs.job(job_id).state is JobState.IN_PROGRESS)
+    assert becomes_true(lambda: instance.jobs.job(job_id).state is JobState.IN_PROGRESS)
 
     assert serve.end(signal.SIGTERM) == 0
 
@@ -170,7 +161,7 @@ def test_no_process_outlives_it_and_the_job_comes_again(instance, serve, tmp_pat
     """Given a job at work, when serve is killed, then all ends, and another serve does the job."""
     big = written(tmp_path / "big.parquet", range(MANY))
     job_id = instance.jobs.submit_ingest("numbers", big)
-    until(lambda: instance.jobs.job(job_id).state is JobState.IN_PROGRESS)
+    assert becomes_true(lambda: instance.jobs.job(job_id).state is JobState.IN_PROGRESS)
 
     assert serve.end(*numbers) != 0
 
@@ -240,7 +231,7 @@ def test_submitted_files_become_jobs_without_being_asked_for(instance, serve, tm
 
     timers.run_due()
 
-    until(lambda: rows(instance) == 3)
+    assert becomes_true(lambda: rows(instance) == 3)
     assert serve.end(signal.SIGTERM) == 0
 
 

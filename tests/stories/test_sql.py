@@ -14,6 +14,7 @@ import sleeper
 from sleeper.engine.sql import session
 from sleeper.engine.sql import session as contexts
 from sleeper.errors import BadRequest, DataDamaged, QueryInvalid, StorageFailed, VersionNotFound
+from tests.patience import PATIENCE_S
 
 FLIGHTS = pa.schema(
     [
@@ -513,7 +514,7 @@ def test_a_forked_process_is_told_to_start_otherwise(flights):
     child = context.Process(target=_count_in_child, args=(flights, results))
     child.start()
 
-    assert "fork" in str(results.get(timeout=60))
+    assert "fork" in str(results.get(timeout=PATIENCE_S))
     child.join()
     assert os.getpid() != child.pid
 

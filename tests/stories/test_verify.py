@@ -542,14 +542,13 @@ def test_writers_and_compactions_beside_it_cause_no_finding(instance, table):
     writer.start()
     try:
         ends, found = time.monotonic() + 3, []
-        while time.monotonic() < ends:
+        while time.monotonic() < ends or len({each.transaction for each in found}) < 3:
             found += instance.verify().tables
     finally:
         stop.set()
         writer.join()
 
     assert [fault for each in found for fault in each.findings] == []
-    assert len({each.transaction for each in found}) > 2
 
 
 def test_a_file_that_was_collected_since_is_no_finding(instance, table):

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.errors import StorageFull
-from tests.any_order.killed_serve.served import Served, wait_until
+from tests.any_order.killed_serve.served import Served
+from tests.patience import becomes_true
 
 ROWS = 60
 JOBS_IN_A_ROUND = 10
@@ -88,7 +89,7 @@ def main(rounds: int) -> None:
                         refused += 1
             time.sleep(0.3)
         filler.unlink(missing_ok=True)
-        wait_until(
+        assert becomes_true(
             lambda: all(
                 jobs.job(job_id, kind=kind).state.value == "FINISHED"
                 for kind, ids in asked.items()

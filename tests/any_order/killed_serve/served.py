@@ -7,12 +7,10 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_S = 300.0
+from tests.patience import PATIENCE_S, becomes_true
 
 
 class Served:
@@ -46,7 +44,7 @@ class Served:
 
     def kill_children(self, draw: random.Random) -> int:
         """Wait for a child, and kill one or two at random; return how many were killed."""
-        wait_until(self.children)
+        assert becomes_true(self.children)
         alive = self.children()
         chosen = draw.sample(alive, min(len(alive), draw.choice([1, 1, 2])))
         for pid in chosen:
@@ -83,11 +81,3 @@ def processes_of(session: int) -> list[int]:
     ).stdout.splitlines()
     found = (line.split() for line in lines)
     return [int(pid) for sid, stat, pid in found if sid == str(session) and stat[0] != "Z"]
-
-
-def wait_until(happened: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Wait until something happened."""
-    deadline = time.monotonic() + patience_s
-    while not happened():
-        assert time.monotonic() < deadline, "waited for too long"
-        time.sleep(0.2)

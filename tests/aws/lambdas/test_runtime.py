@@ -21,6 +21,7 @@ from tests.aws.lambdas.functions import (
 )
 from tests.aws.lambdas.runtime_api import function_process, runtime_api
 from tests.contracts.jobs.lambda_records import records_from
+from tests.patience import PATIENCE_S
 from tests.soak import SOAK
 from tests.stories.test_ingest_jobs import work, written
 
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 KILLS = 40 if SOAK else 2
-_PATIENCE_S = 120
 
 
 def test_the_entry_point_of_the_image_answers_an_event(instance, aws_endpoint):
@@ -47,11 +47,11 @@ def test_the_entry_point_of_the_image_answers_an_event(instance, aws_endpoint):
 
     with runtime_api() as api, function_process(api, "query"):
         api.call("first", {"Records": records})
-        answered = api.answers.get(timeout=_PATIENCE_S)
+        answered = api.answers.get(timeout=PATIENCE_S)
         api.call("second", {"Records": []})
-        again = api.answers.get(timeout=_PATIENCE_S)
+        again = api.answers.get(timeout=PATIENCE_S)
         api.call("third", {"no": "records"})
-        refused = api.answers.get(timeout=_PATIENCE_S)
+        refused = api.answers.get(timeout=PATIENCE_S)
 
     assert answered == ("first", "response", {"batchItemFailures": []})
     assert again == ("second", "response", {"batchItemFailures": []})
@@ -77,14 +77,14 @@ def test_a_function_that_is_killed_at_any_point_loses_and_doubles_no_row(
         work(instance)
         with runtime_api() as api, function_process(api, "commit") as process:
             api.call(str(number), {"Records": _records(queue, aws_endpoint)})
-            api.taken.get(timeout=_PATIENCE_S)
+            api.taken.get(timeout=PATIENCE_S)
             time.sleep(draw.uniform(0, 1.5))
             process.kill()
 
     with runtime_api() as api, function_process(api, "commit"):
         while records := _records(queue, aws_endpoint):
             api.call("last", {"Records": records})
-            found = api.answers.get(timeout=_PATIENCE_S)
+            found = api.answers.get(timeout=PATIENCE_S)
             assert found == ("last", "response", {"batchItemFailures": []})
             for record in records:
                 client("sqs").delete_message(

@@ -513,7 +513,7 @@ class JobQueueTimesContract(JobQueueContract):
         send(queue, "a", "b")
         wait(2)
         send(queue, "c", "d", "e")
-        send(queue, "late", delay_s=9)
+        send(queue, "late", delay_s=900)
         received = queue.receive(2)
         queue.bury(received[0].receipt, "bad")
 
@@ -521,7 +521,7 @@ class JobQueueTimesContract(JobQueueContract):
 
         assert (depth.ready, depth.hidden, depth.dead) == (3, 2, 1)
         if self.knows_ages:
-            assert 2 <= depth.oldest_s < 9
+            assert 2 <= depth.oldest_s < 900
         else:
             assert depth.oldest_s is None
 

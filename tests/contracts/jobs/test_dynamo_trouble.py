@@ -47,6 +47,7 @@ from tests.contracts.servers.dynamo import (
 )
 from tests.contracts.servers.dynamo_answers import cancelled, done_without_a_reply, refused
 from tests.contracts.servers.running import free_port
+from tests.patience import PATIENCE_S
 
 __all__ = ["dynamo", "dynamo_endpoint", "tables", "without_backoff"]
 
@@ -238,7 +239,7 @@ def test_two_processes_put_each_file_into_one_job(dynamo_endpoint, tables):
         )
         for name in ("one", "two")
     ]
-    told = [json.loads(each.communicate(timeout=120)[0]) for each in running]
+    told = [json.loads(each.communicate(timeout=PATIENCE_S)[0]) for each in running]
 
     jobs = {job_id: paths for each in told for job_id, paths in each.items() if paths}
     assert sorted(path for paths in jobs.values() for path in paths) == paths_of(files)

@@ -17,8 +17,9 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 KEEPER = Path(__file__).with_name("keeper.py")
-PATIENCE_S = 60
 PORTS = 20_000, 32_000
 SHARED = pytest.StashKey[dict[str, Any]]()
 
@@ -67,7 +68,7 @@ def running(
 def answers(url: str) -> bool:
     """Tell whether there is a reply, of whatever kind."""
     try:
-        build_opener(ProxyHandler({})).open(url, timeout=10).close()
+        build_opener(ProxyHandler({})).open(url, timeout=PATIENCE_S).close()
     except HTTPError as error:
         error.close()
     except OSError:

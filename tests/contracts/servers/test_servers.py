@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 from threading import Timer
 
@@ -23,6 +22,7 @@ from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
 from tests.contracts.servers.install import dynamodb_local, install, start_behind, versitygw
 from tests.contracts.servers.installed import INSTALL_IF_NEEDED, LOCK, ROOT, Server, is_installing
 from tests.contracts.servers.versity import takes_attributes
+from tests.patience import becomes_true
 
 __all__ = ["dynamo_endpoint", "dynamo_environment", "s3_credentials"]
 
@@ -85,13 +85,6 @@ def is_alive(process_id):
     return True
 
 
-def within_10_s(question):
-    end = time.monotonic() + 10
-    while not question() and time.monotonic() < end:
-        time.sleep(0.02)
-    return question()
-
-
 def test_a_server_ends_with_the_process_that_started_it(tmp_path):
     """Also when that is killed, and cannot end anything itself."""
     log = tmp_path / "server.log"
@@ -99,14 +92,14 @@ def test_a_server_ends_with_the_process_that_started_it(tmp_path):
     command = [sys.executable, "-c", STARTS_A_SERVER, log]
     starter = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        assert within_10_s(lambda: log.read_text().endswith("\n"))
+        assert becomes_true(lambda: log.read_text().endswith("\n"))
         server = int(log.read_text())
         assert is_alive(server)
     finally:
         starter.send_signal(signal.SIGKILL)
         starter.wait()
 
-    assert within_10_s(lambda: not is_alive(server))
+    assert becomes_true(lambda: not is_alive(server))
 
 
 def test_a_package_with_another_content_is_not_installed(folder, tool, tmp_path, capsys):

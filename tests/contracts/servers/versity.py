@@ -16,6 +16,7 @@ from botocore.credentials import Credentials
 from tests.contracts.s3_server import CREDENTIALS, REGION, S3Server, with_checked_conditions
 from tests.contracts.servers.installed import VERSITYGW, left_out
 from tests.contracts.servers.running import answers, free_port, running, shared
+from tests.patience import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class VersityServer(S3Server):
         asked = AWSRequest(method, f"{self.endpoint}/{path}")
         S3SigV4Auth(Credentials(*CREDENTIALS.values()), "s3", REGION).add_auth(asked)
         request = Request(asked.url, method=method, headers=dict(asked.headers))
-        with build_opener(ProxyHandler({})).open(request, timeout=10) as reply:
+        with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE_S) as reply:
             return reply.read()
 
 

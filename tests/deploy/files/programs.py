@@ -13,8 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[3]
-MAX_S = 600
 """How long a program may take; much longer than it does, for a machine may have much to do."""
 USER = 12345
 """An id that no user of this machine has."""
@@ -47,7 +48,11 @@ def give(folder: Path) -> Path:
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str], folder: Path, *, max_s: float = MAX_S
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    max_s: float = PATIENCE_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as the other user, with these variables alone."""
     return subprocess.run(
@@ -76,7 +81,7 @@ def lambda_runtime(event: Any) -> Iterator[tuple[str, list[Any]]]:
 
         def do_GET(self):
             if not asked.acquire(blocking=False):
-                ended.wait(60)
+                ended.wait(PATIENCE_S)
             self._reply(json.dumps(event).encode())
 
         def do_POST(self):

@@ -22,7 +22,8 @@ from pyarrow import parquet
 from tests.contracts.s3_server import CREDENTIALS
 from tests.contracts.servers.running import answers, free_port, running
 from tests.contracts.servers.versity import shared_versitygw
-from tests.deploy.files.programs import MAX_S, ROOT
+from tests.deploy.files.programs import ROOT
+from tests.patience import PATIENCE_S
 
 FILE = ROOT / "deploy" / "compose" / "compose.yaml"
 SERVICES = yaml.safe_load(FILE.read_text())["services"]
@@ -147,7 +148,7 @@ class Deployment:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=MAX_S,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
@@ -198,7 +199,7 @@ def test_services_work_together(request, tmp_path, tmp_path_factory):
                     lambda answered=answered: answers(answered),
                     tmp_path / f"{name}.log",
                     here.environment(name),
-                    MAX_S,
+                    PATIENCE_S,
                 )
             )
         healthy = here.check("serve"), here.check("server")

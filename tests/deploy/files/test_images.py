@@ -15,7 +15,8 @@ import pytest
 
 from tests.contracts.servers.running import answers, free_port, running
 from tests.deploy.files.dockerfile import PlainBuild, is_in_context, read_dockerfile
-from tests.deploy.files.programs import MAX_S, ROOT, as_other_user, give, lambda_runtime, run
+from tests.deploy.files.programs import ROOT, as_other_user, give, lambda_runtime, run
+from tests.patience import PATIENCE_S
 from tests.soak import SOAK
 
 IMAGES = ROOT / "deploy" / "images"
@@ -236,7 +237,7 @@ class TestWorkerImage:
             lambda: answers(f"http://127.0.0.1:{port}/page"),
             writable / "server.log",
             cleaned,
-            MAX_S,
+            PATIENCE_S,
         ):
             log = (writable / "server.log").read_text()
 
@@ -258,7 +259,7 @@ class TestWorkerImage:
                 cwd=writable,
             )
             try:
-                end = time.monotonic() + MAX_S
+                end = time.monotonic() + PATIENCE_S
                 while not sent and process.poll() is None and time.monotonic() < end:
                     time.sleep(0.05)
             finally:

@@ -17,7 +17,8 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 
 from tests.contracts.servers.running import answers, free_port
-from tests.deploy.files.programs import MAX_S, ROOT
+from tests.deploy.files.programs import ROOT
+from tests.patience import PATIENCE_S
 
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 EXPOSURE_MAX = 15
@@ -145,7 +146,7 @@ class TestCommands:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=MAX_S,
+            timeout=PATIENCE_S,
             check=False,
         )
 
@@ -157,12 +158,12 @@ def started(command, environment, folder, url, status):
     with (folder / "log").open("w+") as log:
         process = subprocess.Popen(command, env=environment, cwd=folder, stderr=log)
         try:
-            end = time.monotonic() + MAX_S
+            end = time.monotonic() + PATIENCE_S
             while not answers(url) and process.poll() is None and time.monotonic() < end:
                 time.sleep(0.1)
             found = status_of(url)
             process.send_signal(signal.SIGTERM)
-            code = process.wait(MAX_S)
+            code = process.wait(PATIENCE_S)
         finally:
             process.kill()
             process.wait()
@@ -177,7 +178,7 @@ def status_of(url):
     opener = build_opener(ProxyHandler({}))
     opener.addheaders = [("Accept", "application/json")]
     try:
-        with opener.open(url, timeout=10) as reply:
+        with opener.open(url, timeout=PATIENCE_S) as reply:
             return str(reply.status)
     except OSError as error:
         return str(getattr(error, "code", error))

@@ -33,6 +33,7 @@ from sleeper.storage.aws import clients
 from tests.contracts.s3_server import CREDENTIALS, REGION, require_ministack, s3_credentials
 from tests.contracts.servers.installed import CDK
 from tests.contracts.servers.running import answers, free_port, running, shared
+from tests.patience import PATIENCE_S
 
 __all__ = ["account", "cdk_path", "cloud", "s3_credentials"]
 
@@ -237,13 +238,13 @@ def put_blob(cloud, repository, content):
     """Put a layer or a configuration into the registry behind ECR. Return its digest."""
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     url = f"{cloud.endpoint}/v2/{repository}/blobs/uploads/?digest={digest}"
-    with urlopen(Request(url, content, method="POST"), timeout=60):
+    with urlopen(Request(url, content, method="POST"), timeout=PATIENCE_S):
         return digest
 
 
 def download_from(endpoint, url):
     """Read what the emulator says that it is in Amazon's registry from the emulator."""
-    with urlopen(f"{endpoint}{urlsplit(url).path}", timeout=60) as answer:
+    with urlopen(f"{endpoint}{urlsplit(url).path}", timeout=PATIENCE_S) as answer:
         return answer.read().decode()
 
 

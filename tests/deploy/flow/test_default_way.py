@@ -55,6 +55,7 @@ from tests.deploy.flow.test_deployment import (
     switch_off_functions,
     take_all,
 )
+from tests.patience import PATIENCE_S
 from tests.spark.cluster.standalone import spark_variables, standalone_cluster
 from tests.spark.conftest import MISSING, SHORT_LIVED
 from tests.unit.interfaces.command_line import sleeper as command
@@ -66,7 +67,6 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"LEFT OUT: Spark: {
 APPLICATION = "00feed5leeper"
 BATCHER = {"sleeper.table.ingest.batcher.job.min.size": "0"}
 DRIVER = "spark.emr-serverless.driverEnv."
-PATIENCE_S = 300
 PYTHON = "python3.11"
 PROCESSORS = {"aarch64": "ARM64", "arm64": "ARM64"}.get(platform.machine(), "X86_64")
 ROWS = 3_000

@@ -17,6 +17,7 @@ import pytest
 from tests.contracts.s3_server import s3_credentials
 from tests.deploy.flow.emulator import account, cdk_path, cloud_with_image
 from tests.deploy.flow.test_deployment import PAGE, environment, worker_command
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.command_line import write_schema
 
@@ -89,7 +90,7 @@ def run(words, cloud, answers):
     task[task.index("--idle") + 1] = "15"
     with subprocess.Popen([sys.executable, "-c", start, *task]) as worker:
         done = command(*words)
-        assert worker.wait(60) == 0
+        assert worker.wait(PATIENCE_S) == 0
     return done
 
 

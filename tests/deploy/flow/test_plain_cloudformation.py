@@ -41,6 +41,7 @@ from tests.deploy.flow.test_deployment import (
     switch_off_functions,
     take_all,
 )
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import sleeper as command
 
 __all__ = ["account", "cdk_path", "environment", "network", "s3_credentials"]
@@ -89,7 +90,7 @@ def deployed(cloud, folder):
         env={**os.environ, "AWS_DEFAULT_REGION": REGION},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.patience import PATIENCE_S
+
 _WITHOUT = """
 import sys
 from importlib import util
@@ -35,7 +37,7 @@ def test_a_deployment_without_the_extra_says_what_to_install(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=True,
     )
 

@@ -14,7 +14,7 @@ import pytest
 
 from sleeper.spark.session import local_session
 from tests.contracts.s3_server import CREDENTIALS
-from tests.spark.cluster.faulty_files import wait_until
+from tests.patience import becomes_true
 from tests.spark.conftest import CONF as SHARED_CONF
 from tests.spark.conftest import MISSING, SHORT_LIVED
 
@@ -63,5 +63,5 @@ def whole_cluster(tmp_path_factory):
 def cluster(whole_cluster):
     """The session, with all its executors there."""
     known = whole_cluster.sparkContext._jsc.sc().getExecutorMemoryStatus
-    wait_until(lambda: known().size() == 1 + EXECUTORS, "the executors")
+    assert becomes_true(lambda: known().size() == 1 + EXECUTORS)
     return whole_cluster

@@ -21,8 +21,7 @@ from typing import Any
 from sleeper.errors import StorageFailed, StorageFull
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.ports.objects import ObjectInfo, Objects
-
-WAIT_S = 120
+from tests.patience import PATIENCE_S, becomes_true
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,11 @@ class Faults:
                 os.kill(self.driver, signal.SIGKILL)
             case "interrupt driver":
                 os.kill(self.driver, signal.SIGINT)
-                time.sleep(WAIT_S)  # the task would go on, but for whoever cancels it
+                time.sleep(PATIENCE_S)  # the task would go on, but for whoever cancels it
             case "meet":  # as many as the fault has times
-                wait_until(lambda: self.happened(number) == fault.times, f"others at {key}")
+                assert becomes_true(lambda: self.happened(number) == fault.times), (
+                    f"others at {key}"
+                )
             case other:
                 raise AssertionError(f"no such fault: {other}")
 
@@ -162,15 +163,6 @@ def mark(path: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Wait for something that other processes do."""
-    for _ in range(WAIT_S * 20):
-        if done():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"waited in vain for {what}")
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyspark
 
 from sleeper.spark.java import find_java
+from tests.patience import PATIENCE_S, becomes_true
 from tests.spark.cluster.conftest import SHORT_LIVED, WORKERS_SEE
-from tests.spark.cluster.faulty_files import wait_until
 
 DAEMON = "org.apache.spark.deploy"
 LOOK_EVERY_S = 0.5
@@ -43,7 +43,7 @@ class Standalone:
         self._ended = threading.Event()
         log = folder / "master.log"
         self._master = self._start(log, "master.Master", "--host", "127.0.0.1", "--port", "0")
-        wait_until(lambda: self._found_in(log) is not None, "the master")
+        assert becomes_true(lambda: self._found_in(log) is not None)
         self.url = str(self._found_in(log))
         self._workers = [self._worker(number) for number in range(workers)]
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
@@ -95,7 +95,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a daemon, which ends what it started."""
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(20)
+        process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

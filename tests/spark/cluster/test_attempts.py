@@ -6,9 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.errors import StorageFailed, StorageFull
+from tests.patience import becomes_true
 from tests.spark.cluster.conftest import ATTEMPTS
 from tests.spark.cluster.fault_tables import ROWS, Scene
-from tests.spark.cluster.faulty_files import Fault, readers, wait_until
+from tests.spark.cluster.faulty_files import Fault, readers
 
 DATA, HIDDEN = ".parquet", ".hidden"
 
@@ -143,7 +144,7 @@ def test_ctrl_c_cancels_the_tasks_and_adds_nothing(cluster, scene):
 
     assert faults.happened() == 1
     tracker = cluster.sparkContext.statusTracker()
-    wait_until(lambda: not tracker.getActiveStageIds(), "the end of all stages")
+    assert becomes_true(lambda: not tracker.getActiveStageIds())
     scene.check_nothing_there()
 
     result = scene.table.bulk_import(scene.inputs, "job", engine="spark", spark=cluster)

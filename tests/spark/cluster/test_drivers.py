@@ -13,9 +13,10 @@ from dataclasses import asdict
 
 import pytest
 
+from tests.patience import becomes_true
 from tests.spark.cluster.conftest import ROOT, WORKERS_SEE
 from tests.spark.cluster.fault_tables import Scene
-from tests.spark.cluster.faulty_files import Fault, wait_until
+from tests.spark.cluster.faulty_files import Fault
 
 LOG = "statestore/transactions/"
 
@@ -52,7 +53,7 @@ class Driver:
     def wait_for_death(self) -> None:
         """Wait until it was killed, and all that it had started has gone after it."""
         assert self.process.wait() == -signal.SIGKILL
-        wait_until(lambda: not self.left(), "the end of Spark, after its driver's")
+        assert becomes_true(lambda: not self.left()), "the end of Spark, after its driver's"
 
     def left(self) -> list[int]:
         """Processes of its session, but for itself and those that are dead already."""

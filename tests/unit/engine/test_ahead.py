@@ -8,6 +8,7 @@ import time
 import pytest
 
 from sleeper.engine.ahead import taken_ahead
+from tests.patience import PATIENCE_S
 
 
 def test_items_come_in_order_from_another_thread():
@@ -38,7 +39,7 @@ def test_the_next_item_is_made_while_one_is_used():
 
     assert next(ahead) == 0
 
-    assert made[2].wait(60)
+    assert made[2].wait(PATIENCE_S)
     assert not made[3].wait(0.1)
     ahead.close()
 
@@ -65,13 +66,13 @@ def test_closing_waits_until_nobody_uses_the_iterator():
     def items():
         yield 1
         begun.set()
-        go_on.wait(60)
+        go_on.wait(PATIENCE_S)
         yield 2
 
     source = items()
     ahead = taken_ahead(source, 1, thread="ahead")
     assert next(ahead) == 1
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE_S)
     threading.Timer(0.1, go_on.set).start()
 
     ahead.close()
@@ -89,7 +90,7 @@ def test_an_interrupted_start_waits_too(monkeypatch):
     def start_interrupted(thread):
         start(thread)
         if thread.name.startswith("ahead"):
-            assert begun.wait(60)
+            assert begun.wait(PATIENCE_S)
             raise KeyboardInterrupt
 
     def items():

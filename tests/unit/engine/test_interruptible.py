@@ -12,6 +12,7 @@ import time
 import pytest
 
 from sleeper.engine.interruptible import awaited, interruptible, steps_left
+from tests.patience import PATIENCE_S
 
 
 def test_items_come_in_order_from_another_thread_which_closes_them():
@@ -72,7 +73,7 @@ def test_a_signal_ends_the_wait_and_not_the_step():
     def items():
         try:
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-            go_on.wait(60)
+            go_on.wait(PATIENCE_S)
             yield 1
         finally:
             closed.set()
@@ -83,8 +84,8 @@ def test_a_signal_ends_the_wait_and_not_the_step():
     assert steps_left()
     assert not closed.is_set()
     go_on.set()
-    assert closed.wait(60)
-    end = time.monotonic() + 60
+    assert closed.wait(PATIENCE_S)
+    end = time.monotonic() + PATIENCE_S
     while steps_left():
         assert time.monotonic() < end
 
@@ -99,7 +100,7 @@ def test_other_threads_get_no_signals_and_take_items_themselves():
 
     reader = threading.Thread(target=lambda: list(interruptible(items())), name="reader")
     reader.start()
-    reader.join(60)
+    reader.join(PATIENCE_S)
 
     assert makers == ["reader"]
 
@@ -111,7 +112,9 @@ def test_python_ends_right_after_a_step_has_looked_for_signals(tmp_path):
     script = tmp_path / "left.py"
     script.write_text(LEFT_STEP)
 
-    ended = subprocess.run([sys.executable, script], capture_output=True, check=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, script], capture_output=True, check=True, timeout=PATIENCE_S
+    )
 
     assert float(ended.stdout) < 0.6
 

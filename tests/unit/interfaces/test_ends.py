@@ -19,6 +19,7 @@ from sleeper.errors import BadRequest, CommitContended, StorageFull
 from sleeper.interfaces.cli import init as init_command
 from sleeper.interfaces.cli.main import cli
 from sleeper.interfaces.cli.stderr import EXIT_CODES, Terminated
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import ROWS, make_trips, sleeper, write_rows
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -243,7 +244,7 @@ class TestAsAProcess:
         assert shown.stdout.readline()
         shown.stdout.close()
 
-        assert shown.wait(60) == 0
+        assert shown.wait(PATIENCE_S) == 0
         assert shown.stderr.read() == b""
         shown.stderr.close()
 
@@ -300,7 +301,7 @@ class TestAsAProcess:
         assert list(tmp_path.iterdir()) != []
 
         started.send_signal(signal.SIGTERM)
-        _, said = started.communicate(timeout=60)
+        _, said = started.communicate(timeout=PATIENCE_S)
 
         assert (started.returncode, list(tmp_path.iterdir())) == (143, [])
         assert said.endswith(b"sleeper: ended by SIGTERM; nothing more was changed\n")
@@ -319,7 +320,7 @@ class TestAsAProcess:
             assert started.poll() is None, asked
 
         started.send_signal(signal.SIGINT)
-        _, message = started.communicate(timeout=60)
+        _, message = started.communicate(timeout=PATIENCE_S)
 
         assert started.returncode == 130
         assert message.endswith(b"sleeper: interrupted; nothing more was changed\n")

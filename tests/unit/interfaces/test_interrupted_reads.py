@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper as library
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import make_trips
 
 ENDLESS = (
@@ -65,7 +66,7 @@ def sleeper(*arguments):
 
 def wait_until_it_computes(process_id):
     """Wait until a process has used more of a processor than its start takes."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while cpu_seconds(process_id) < 2.5 + AT_WORK_S:
         assert time.monotonic() < end, "the statement has not begun, or has ended"
         time.sleep(0.05)
@@ -155,7 +156,7 @@ def test_the_prompt_goes_on_with_the_next_statement(url, temp):
 
 def until(terminal, text):
     """Read what a terminal shows until it shows a text."""
-    shown, end = "", time.monotonic() + 120
+    shown, end = "", time.monotonic() + PATIENCE_S
     while text not in shown:
         assert time.monotonic() < end, shown
         if select.select([terminal], [], [], 1)[0]:

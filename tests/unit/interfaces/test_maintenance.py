@@ -14,6 +14,7 @@ import pytest
 import sleeper as sleeper_package
 from sleeper.model.files import ClaimOwner
 from sleeper.state.transactions.files import Claim, ClaimFiles
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import (
     ROWS,
     json_of,
@@ -150,7 +151,7 @@ def test_sigterm_releases_what_is_claimed(tmp_path):
         time.sleep(0.01)
 
     process.terminate()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 143
     assert errors.strip() == "sleeper: ended by SIGTERM; nothing more was changed"

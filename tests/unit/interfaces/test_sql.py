@@ -14,6 +14,7 @@ import pytest
 
 import sleeper as library
 from sleeper.interfaces.cli import sql as sql_prompt
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import ROWS, make_trips, rows_of, sleeper
 
 BY_TAXI = "SELECT taxi, count(*) AS n FROM trips GROUP BY taxi ORDER BY taxi"
@@ -155,7 +156,7 @@ def typed(url, folder, text):
     )
     os.close(theirs)
     os.write(ours, text.encode())
-    shown, end = b"", time.monotonic() + 60
+    shown, end = b"", time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         try:
             part = os.read(ours, 65_536)
@@ -165,7 +166,7 @@ def typed(url, folder, text):
             break
         shown += part
     os.close(ours)
-    assert child.wait(timeout=60) == 0, shown.decode()
+    assert child.wait(timeout=PATIENCE_S) == 0, shown.decode()
     return shown.decode()
 
 

@@ -16,6 +16,7 @@ from sleeper.errors import DataDamaged, StorageFailed
 from sleeper.lookup.parquet import file_end
 from sleeper.lookup.parquet_index import IndexCache, SingleFlight
 from sleeper.lookup.reader import LookupReader
+from tests.patience import PATIENCE_S
 from tests.unit.lookup.conftest import CountedFolder
 
 SCHEMA = pa.schema([("key", pa.string()), ("text", pa.string()), ("n", pa.int64())])
@@ -180,7 +181,7 @@ class TestThreads:
     def test_no_look_up_waits_for_another(self, remote):
         """All reads of 32 threads are under way at the same time: none holds a lock meanwhile."""
         name = write(remote, "one.parquet", rows(range(ROWS)))
-        together = threading.Barrier(32, timeout=60)
+        together = threading.Barrier(32, timeout=PATIENCE_S)
 
         class Waiting(CountedFolder):
             waits = False
@@ -210,7 +211,7 @@ class TestThreads:
     def test_threads_that_open_a_file_share_its_requests(self, remote):
         """However many ask for a file first, its end is read once."""
         name = write(remote, "one.parquet", rows(range(ROWS)))
-        started = threading.Barrier(8, timeout=60)
+        started = threading.Barrier(8, timeout=PATIENCE_S)
 
         class Slow(CountedFolder):
             def read_ranges(self, key, ranges):
@@ -257,7 +258,7 @@ class TestSingleFlight:
         def first():
             calls.append(1)
             begun.set()
-            asked.wait(10)
+            asked.wait(PATIENCE_S)
             threading.Event().wait(0.2)  # until the other thread waits
             return call()
 
@@ -266,7 +267,7 @@ class TestSingleFlight:
             return "own"
 
         def ask():
-            begun.wait(10)
+            begun.wait(PATIENCE_S)
             asked.set()
             return shared.run("key", second)
 

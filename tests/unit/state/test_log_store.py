@@ -27,6 +27,7 @@ from sleeper.state import log_store
 from sleeper.state.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
+from tests.patience import PATIENCE_S
 from tests.unit.state.small_tables import NOON, ROOT, SCHEMA, contents, ref
 
 OFTEN = SnapshotRule(entries_min=3, changed_share=1000, entries_max=10)
@@ -444,17 +445,17 @@ class TestThreads:
 
         def slow_append(number, body):
             hanging.set()
-            assert go_on.wait(30)
+            assert go_on.wait(PATIENCE_S)
             return append(number, body)
 
         place.log.append = slow_append
         committing = Thread(target=store.commit, args=(add(9),))
         committing.start()
-        assert hanging.wait(30)
+        assert hanging.wait(PATIENCE_S)
 
         seen = [store.state().number, store.refresh().number, store.at(1).number]
         go_on.set()
-        committing.join(30)
+        committing.join(PATIENCE_S)
 
         assert seen == [2, 2, 1]
         assert store.state().number == 3
@@ -469,17 +470,17 @@ class TestThreads:
         def slow_look(number):
             found = list(read_after(number))
             reading.set()
-            assert go_on.wait(30)
+            assert go_on.wait(PATIENCE_S)
             return iter(found)
 
         place.log.read_after = slow_look
         refreshing = Thread(target=store.refresh)
         refreshing.start()
-        assert reading.wait(30)
+        assert reading.wait(PATIENCE_S)
         place.log.read_after = read_after
         store.commit(add(8))
         go_on.set()
-        refreshing.join(30)
+        refreshing.join(PATIENCE_S)
 
         assert store.state().number == 4
 
@@ -494,7 +495,7 @@ class TestThreads:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
 
         assert store.state().number == 81
         assert place.log.asked["append"] == 81

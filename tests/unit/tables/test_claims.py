@@ -27,6 +27,7 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.snapshots import ObjectSnapshotStore
 from sleeper.storage.transaction_log import ObjectTransactionLog
 from sleeper.tables.claims import JobClaims
+from tests.patience import PATIENCE_S
 
 SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))
 OWNER = ClaimOwner(host="here", pid=7, worker_id="w-1")
@@ -138,7 +139,7 @@ def test_claims_are_renewed_while_jobs_run(store):
         (jobs,) = claims.rounds(JOBS[:1], None)
         next(jobs)
         before = store.state().claims["job-0"]
-        assert renewed.wait(10)
+        assert renewed.wait(PATIENCE_S)
         while store.state().claims["job-0"].renewed == before.renewed:
             renewed.wait(0.01)
         after = store.state().claims["job-0"]
@@ -163,7 +164,7 @@ def test_a_renewal_that_fails_is_tried_again(store, caplog):
     with claims_of(Failing(store, fail_once), renew_every_s=0.01) as claims:
         (jobs,) = claims.rounds(JOBS[:1], None)
         next(jobs)
-        assert renewed.wait(10)
+        assert renewed.wait(PATIENCE_S)
 
     assert "could not be renewed: no answer" in caplog.text
 

@@ -8,6 +8,7 @@ from threading import Event, Lock
 import pytest
 
 from sleeper.tables.open_table import LOOKS_AT_ONCE, LooksTogether
+from tests.patience import PATIENCE_S
 
 ASKING = 10
 
@@ -25,7 +26,7 @@ class Looks:
             number = self.count
         if number == LOOKS_AT_ONCE:
             self.all_begun.set()
-        self.end.wait(60)
+        self.end.wait(PATIENCE_S)
         return number
 
 
@@ -38,7 +39,7 @@ def threads():
 def begun(shared, look, beside):
     """As many looks as may be under way, and then some threads more that ask."""
     first = [shared.begin(look, beside) for _ in range(LOOKS_AT_ONCE)]
-    assert look.all_begun.wait(60)
+    assert look.all_begun.wait(PATIENCE_S)
     return first, [shared.begin(look, beside) for _ in range(ASKING)]
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from sleeper.errors import DataDamaged, StorageFailed
 from sleeper.tables.worker_processes import run_pieces
+from tests.patience import PATIENCE_S, becomes_true
 
 KILLED_PARENT = """
 import pathlib, sys
@@ -91,16 +92,6 @@ def ending_with_parent(path):
 def write_process_id(path):
     path.with_suffix(".new").write_text(str(os.getpid()))
     path.with_suffix(".new").rename(path)
-
-
-def wait_for(condition, seconds):
-    """Tell whether something becomes true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def wrong(number):
@@ -196,7 +187,7 @@ def test_processes_of_others_live_on_when_a_run_is_closed(tmp_path):
 
     running.close()
 
-    assert not wait_for(lambda: not other.is_alive(), 0.5)
+    assert not becomes_true(lambda: not other.is_alive(), 0.5)
     other.kill()
     other.join()
 
@@ -207,14 +198,14 @@ def test_workers_end_when_their_parent_is_killed(tmp_path, function):
     script = KILLED_PARENT.format(function=function)
     parent = start_script(tmp_path / "script.py", script, tmp_path)
     files = [tmp_path / "1", tmp_path / "2"]
-    assert wait_for(lambda: all(file.exists() for file in files), 60)
+    assert becomes_true(lambda: all(file.exists() for file in files))
     workers = [int(file.read_text()) for file in files]
 
     parent.kill()
     parent.wait()
     parent.stdout.close()  # workers that live on would keep it open
 
-    ended = wait_for(lambda: not any(map(is_alive, workers)), 5)
+    ended = becomes_true(lambda: not any(map(is_alive, workers)))
     for worker in filter(is_alive, workers):
         os.kill(worker, signal.SIGKILL)
     assert ended
@@ -226,18 +217,20 @@ def test_workers_that_end_with_their_killed_parent_say_nothing(tmp_path):
     files, stderr = [tmp_path / "1", tmp_path / "2"], tmp_path / "stderr"
     with stderr.open("wb") as output:
         parent = start_script(tmp_path / "script.py", script, tmp_path, stderr=output)
-    assert wait_for(lambda: all(file.exists() for file in files), 60)
+    assert becomes_true(lambda: all(file.exists() for file in files))
 
     parent.kill()
     parent.wait()
     parent.stdout.close()
 
-    assert wait_for(lambda: not any(is_alive(int(file.read_text())) for file in files), 5)
+    assert becomes_true(lambda: not any(is_alive(int(file.read_text())) for file in files))
     assert stderr.read_text() == ""
 
 
 def test_a_script_needs_no_main_guard(tmp_path):
     """Workers do not run the caller's script again."""
-    said, _ = start_script(tmp_path / "script.py", SCRIPT_WITHOUT_GUARD).communicate(timeout=60)
+    said, _ = start_script(tmp_path / "script.py", SCRIPT_WITHOUT_GUARD).communicate(
+        timeout=PATIENCE_S
+    )
 
     assert said.splitlines() == ["began", "[2, 4, 6]"]

@@ -11,6 +11,7 @@ import pytest
 
 from sleeper.interfaces.lambdas.warm_instance import TimeLimit
 from sleeper.workers.stop_signal import Interrupted, StopSignal
+from tests.patience import PATIENCE_S
 
 
 def test_a_stop_signal_that_was_set_stays_set():
@@ -22,7 +23,7 @@ def test_a_stop_signal_that_was_set_stays_set():
     stop.set()
 
     assert stop.is_set()
-    assert stop.wait(60)
+    assert stop.wait(2 * PATIENCE_S)
     with pytest.raises(Interrupted):
         stop.check()
 
@@ -33,8 +34,8 @@ def test_who_waits_is_woken_by_the_signal():
     begun = time.monotonic()
     threading.Timer(0.05, stop.set).start()
 
-    assert stop.wait(60)
-    assert time.monotonic() - begun < 30
+    assert stop.wait(2 * PATIENCE_S)
+    assert time.monotonic() - begun < PATIENCE_S
 
 
 def test_it_may_be_set_at_any_step_of_a_wait_for_it():
@@ -56,14 +57,14 @@ def test_it_may_be_set_at_any_step_of_a_wait_for_it():
         stop.wait(0.01)
         sys.settrace(None)
         if (count := next(lines)) > at_line:
-            assert stop.wait(60)
+            assert stop.wait(2 * PATIENCE_S)
         ended.append(count)
 
     for at_line in itertools.count():
         ended: list[int] = []
         waits = threading.Thread(target=wait_and_be_asked, args=(at_line, ended), daemon=True)
         waits.start()
-        waits.join(timeout=60)
+        waits.join(timeout=PATIENCE_S)
         assert ended, f"asked at line {at_line} of its wait, it waits for ever"
         if ended[0] <= at_line:
             break
@@ -76,10 +77,10 @@ def test_a_deadline_sets_it():
     stop = StopSignal(lambda: deadline - time.monotonic())
     assert not stop.is_set()
 
-    assert stop.wait(60)
+    assert stop.wait(2 * PATIENCE_S)
 
     assert stop.is_set()
-    assert time.monotonic() - deadline < 30
+    assert time.monotonic() - deadline < PATIENCE_S
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from sleeper.engine.inputs.text_files import TextFiles
 from sleeper.engine.inputs.text_values import TextSource
 from sleeper.errors import InputRefused
+from tests.patience import PATIENCE_S
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 
@@ -117,4 +118,4 @@ def test_a_source_waits_for_the_thread_that_has_it(kept):
 
     assert not done.wait(0.05)
     go_on.set()
-    assert done.wait(10)
+    assert done.wait(PATIENCE_S)

@@ -15,6 +15,7 @@ import pytest
 import sleeper as sleeper_package
 from sleeper.errors import StorageFailed
 from sleeper.storage.local.folder import FolderObjects
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.command_line import ROWS, make_trips, sleeper, write_rows
 
 LONG_AGO_S = 1_000_000_000
@@ -152,7 +153,7 @@ def test_it_ends_when_it_is_asked_to(url, number):
             break
 
     process.send_signal(number)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=PATIENCE_S)
 
     assert (process.returncode, output) == (0, "")
     told = [line.partition(" ")[2] for line in errors.splitlines()]

@@ -11,6 +11,7 @@ import pytest
 import sleeper
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.page.test_pages import (
     Page,
     client,
@@ -104,7 +105,7 @@ def test_a_condition_is_tested_where_statements_run(tmp_path):
         table.ingest(ROWS)
         app = make_app(instance)
         add_pages(app)
-        with running_server(app) as url, httpx.Client(base_url=url, timeout=60) as client:
+        with running_server(app) as url, httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             assert app.state.statements is not None
             page = shown(client, by="where", where="day = 4")
             assert "Delete 3 rows?" in Page(page.text).words

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.server import Listening, listening_socket, server_config
+from tests.patience import PATIENCE_S
 
 
 @contextmanager
@@ -30,5 +31,5 @@ def running_server(app: FastAPI, **changes) -> Iterator[str]:
             yield f"{scheme}://127.0.0.1:{opened.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()

@@ -28,6 +28,7 @@ from sleeper.interfaces.rest.server import (
     listening_socket,
     threads_end,
 )
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.rest.running_server import running_server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -56,7 +57,9 @@ def upload(rows: int) -> bytes:
 
 
 def connected(url: str) -> socket.socket:
-    return socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=20)
+    return socket.create_connection(
+        (urlsplit(url).hostname, urlsplit(url).port), timeout=PATIENCE_S
+    )
 
 
 def head_of_upload(length: str) -> bytes:
@@ -93,7 +96,7 @@ class TestUploads:
                 time.sleep(0.05)
             time.sleep(0.2)
 
-            assert httpx.get(f"{url}/sleeper/health", timeout=60).status_code == 200
+            assert httpx.get(f"{url}/sleeper/health", timeout=PATIENCE_S).status_code == 200
         assert instance.table("t").count() == 0
 
     def test_that_stop_are_refused(self, instance):
@@ -175,7 +178,7 @@ class TestAnswers:
             for form in ("jsonl", "csv", "parquet"):
                 body = {"format": form}
                 with pytest.raises(httpx.RemoteProtocolError, match="incomplete"):
-                    httpx.post(f"{url}/sleeper/tables/t/query", json=body, timeout=60)
+                    httpx.post(f"{url}/sleeper/tables/t/query", json=body, timeout=PATIENCE_S)
 
     def test_that_nobody_takes_are_broken_off(self, instance, monkeypatch):
         """A client that does not read is cut off, and its rows are not read on."""
@@ -212,7 +215,7 @@ class TestAnswers:
 
 def _answers_end() -> bool:
     """Whether the threads that read rows for answers end soon; there was one."""
-    deadline, seen = time.monotonic() + 10, False
+    deadline, seen = time.monotonic() + PATIENCE_S, False
     while time.monotonic() < deadline:
         running = any(thread.name == "answer" for thread in threading.enumerate())
         if seen and not running:
@@ -233,7 +236,7 @@ class TestRequests:
         @app.get("/waits")
         def wait() -> None:
             began.release()
-            go_on.wait(20)
+            go_on.wait(PATIENCE_S)
 
         with running_server(app) as url:
             waiting = [
@@ -242,12 +245,12 @@ class TestRequests:
             ]
             for thread in waiting:
                 thread.start()
-                assert began.acquire(timeout=10)
-            refused = httpx.get(f"{url}/sleeper/health", timeout=60)
+                assert began.acquire(timeout=PATIENCE_S)
+            refused = httpx.get(f"{url}/sleeper/health", timeout=PATIENCE_S)
             go_on.set()
             for thread in waiting:
                 thread.join()
-            after = httpx.get(f"{url}/sleeper/health", timeout=60)
+            after = httpx.get(f"{url}/sleeper/health", timeout=PATIENCE_S)
 
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert (refused.json()["class"], refused.json()["retryable"]) == ("StorageFailed", True)
@@ -256,9 +259,9 @@ class TestRequests:
     def test_that_take_too_long_are_answered(self, instance):
         """504; what they do may still happen."""
         app, go_on = make_app(instance, limits=RequestLimits(time_s=0.2)), threading.Event()
-        app.get("/waits")(lambda: go_on.wait(20))
+        app.get("/waits")(lambda: go_on.wait(PATIENCE_S))
         with running_server(app) as url:
-            answer = httpx.get(f"{url}/waits", timeout=20)
+            answer = httpx.get(f"{url}/waits", timeout=PATIENCE_S)
             go_on.set()
 
         assert (answer.status_code, answer.json()["class"]) == (504, "StorageFailed")
@@ -273,7 +276,7 @@ class TestRequests:
                 slow.sendall(b"GET /sleeper/health HTTP/1.1\r\nHost: ")
                 assert (all_of(silent), all_of(slow)) == (b"", b"")
 
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < PATIENCE_S
 
     @pytest.mark.parametrize(
         "request_line",
@@ -333,7 +336,9 @@ class TestRequests:
                 if begun == b"whole":
                     assert b"200 OK" in opened.recv(1 << 16)
 
-            answers = {httpx.get(f"{url}/sleeper/health", timeout=60).status_code for _ in range(5)}
+            answers = {
+                httpx.get(f"{url}/sleeper/health", timeout=PATIENCE_S).status_code for _ in range(5)
+            }
 
         assert answers == {200}
 
@@ -362,7 +367,9 @@ class TestRequests:
     def test_with_a_long_address_are_refused(self, instance):
         """32 KiB of path and query."""
         with running_server(make_app(instance)) as url:
-            answer = httpx.get(f"{url}/sleeper/tables", params={"x": "a" * 40_000}, timeout=60)
+            answer = httpx.get(
+                f"{url}/sleeper/tables", params={"x": "a" * 40_000}, timeout=PATIENCE_S
+            )
 
         assert answer.status_code == 414
 
@@ -472,8 +479,8 @@ def test_any_unexpected_error_is_a_problem_document(instance, monkeypatch, caplo
 
     monkeypatch.setattr(sleeper.Instance, "table", fail)
     with running_server(make_app(instance)) as url:
-        answer = httpx.get(f"{url}/sleeper/tables/t", timeout=60)
-        again = httpx.get(f"{url}/sleeper/health", timeout=60)
+        answer = httpx.get(f"{url}/sleeper/tables/t", timeout=PATIENCE_S)
+        again = httpx.get(f"{url}/sleeper/health", timeout=PATIENCE_S)
 
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"

@@ -14,6 +14,7 @@ import pytest
 import sleeper
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.statements.upload_ingest import is_plain
+from tests.patience import PATIENCE_S
 from tests.unit.interfaces.rest.running_server import running_server
 from tests.unit.interfaces.rest.test_statements import resident
 
@@ -86,15 +87,15 @@ def test_an_upload_that_grows_beyond_its_memory_is_refused(url, kind, made):
 
     # when it is sent
     path = f"{url}/sleeper/tables/t/rows"
-    answer = httpx.post(path, content=content, headers={"Content-Type": kind}, timeout=120)
+    answer = httpx.post(path, content=content, headers={"Content-Type": kind}, timeout=PATIENCE_S)
 
     # then it is refused, nothing is added, the server is as large as before, and others are served
     assert answer.status_code == 422, answer.text
     assert resident() - before < 64 << 20
     small = stream(pa.record_batch({"id": [1], "text": ["a"]}, SCHEMA))
     headers = {"Content-Type": ARROW, "Sleeper-Job-Id": "small"}
-    assert httpx.post(path, content=small, headers=headers, timeout=60).status_code == 200
-    count = httpx.post(f"{url}/sleeper/tables/t/count", json={}, timeout=60).json()
+    assert httpx.post(path, content=small, headers=headers, timeout=PATIENCE_S).status_code == 200
+    count = httpx.post(f"{url}/sleeper/tables/t/count", json={}, timeout=PATIENCE_S).json()
     assert count == {"rows": 1}
 
 
@@ -115,7 +116,7 @@ def test_compressed_and_encoded_uploads_of_usual_size_are_taken(url):
             f"{url}/sleeper/tables/t/rows",
             content=content,
             headers={"Content-Type": kind},
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         assert (answer.status_code, answer.json()["rows_written"]) == (200, 5_000)
 

@@ -23,6 +23,7 @@ from sleeper.errors import ObjectNotFound, ObjectTooShort, StorageFailed
 from sleeper.storage.local.cache_room import BLOCK_FILE_BYTES
 from sleeper.storage.local.disk_cache import BLOCK_BYTES, READ_BYTES_MAX, DiskCache
 from sleeper.storage.local.folder import FolderObjects
+from tests.patience import PATIENCE_S
 
 BOUND = 64 * BLOCK_FILE_BYTES
 SIZE = 3 * BLOCK_BYTES + 100
@@ -241,7 +242,7 @@ class TestTheBound:
             )
             for seed in (1, 2)
         ]
-        told = [each.communicate(timeout=60)[0].strip() for each in processes]
+        told = [each.communicate(timeout=PATIENCE_S)[0].strip() for each in processes]
 
         assert told == ["whole"] * 2
         assert world.size() <= BOUND
@@ -291,7 +292,7 @@ def set_time(path, moment):
 def wait_for_sweeps():
     for thread in threading.enumerate():
         if thread.name == "sleeper-cache-sweep":
-            thread.join(30)
+            thread.join(PATIENCE_S)
 
 
 def fill(world, seed):

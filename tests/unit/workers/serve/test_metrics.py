@@ -20,6 +20,7 @@ from sleeper.model.jobs.messages import QueueDepth
 from sleeper.workers.maintenance import OnlineTables
 from sleeper.workers.serve.fleet import WorkerFleet
 from sleeper.workers.serve.metrics import Metrics, MetricsServer, NoWorkers, TableFigures
+from tests.patience import PATIENCE_S
 from tests.unit.workers.clocks import clock_of
 
 
@@ -86,7 +87,7 @@ def ask(jobs, fleet, tables, ticks):
         def ask(path):
             try:
                 with urllib.request.urlopen(
-                    f"http://127.0.0.1:{server.port}{path}", timeout=60
+                    f"http://127.0.0.1:{server.port}{path}", timeout=PATIENCE_S
                 ) as answer:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as error:

@@ -19,6 +19,7 @@ from sleeper.model.jobs.kinds import KIND_NAMES
 from sleeper.state.transactions.files import Claim, ClaimFiles
 from sleeper.workers.serve.serve import ServeSettings, WorkerCommand, run_serve, workers_max_of
 from sleeper.workers.stop_signal import StopSignal
+from tests.patience import PATIENCE_S
 
 
 def test_each_kind_has_a_limit_of_workers():
@@ -45,7 +46,7 @@ def test_a_worker_is_started_with_its_instance_and_ends_with_its_parent(tmp_path
 
     assert WorkerCommand(program, write_line).start(instance, kind).wait() == 0
 
-    assert written.wait(20)
+    assert written.wait(PATIENCE_S)
     [line] = lines
     begin = f"worker {kind} --instance {instance.url} --parent {os.getpid()}"
     idle_s = instance.properties.ingest_queue.wait_s
@@ -101,7 +102,7 @@ def test_compactions_are_left_to_workers_elsewhere_and_counted(tmp_path):
         counted = figure_of(port, "sleeper_compaction_jobs")
     finally:
         stop.set()
-        serves.join(timeout=60)
+        serves.join(timeout=PATIENCE_S)
 
     assert counted == "2"
     assert instance.table("t").report_files().files == 4
@@ -109,9 +110,12 @@ def test_compactions_are_left_to_workers_elsewhere_and_counted(tmp_path):
 
 def figure_of(port, name):
     """Ask until a metric has a figure."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with (
+            suppress(OSError),
+            urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer,
+        ):
             for line in answer.read().decode().splitlines():
                 if line.startswith(f"{name}{{"):
                     return line.rpartition(" ")[2]
