@@ -10,13 +10,21 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 600
+PAUSE_S = (0.02, 0.5)
+PAUSES = 3
+"""A look that takes longer is followed by a longer pause, of so many times as long: else tests that
+look at all jobs of an instance, in servers too, take the processor from what they wait for."""
 
 
 def becomes_true(happened: Callable[[], object], within_s: float = PATIENCE_S) -> bool:
-    """Tell whether something happens, as soon as it does."""
-    end = time.monotonic() + within_s
+    """Tell whether something happens, soon after it does."""
+    least_s, most_s = PAUSE_S
+    begun = time.monotonic()
+    end = begun + within_s
     while not happened():
-        if time.monotonic() > end:
+        looked = time.monotonic()
+        if looked > end:
             return False
-        time.sleep(0.02)
+        time.sleep(min(max(least_s, PAUSES * (looked - begun)), most_s))
+        begun = time.monotonic()
     return True

@@ -31,7 +31,6 @@ class Served:
                     "SLEEPER_INSTANCE": url,
                     "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                     "PYTHONDONTWRITEBYTECODE": "",  # else each process compiles all that it imports
-                    "PYTHONPYCACHEPREFIX": str(log.parent / "compiled"),
                 },
                 stderr=output,
                 start_new_session=True,
