@@ -27,8 +27,10 @@ SCHEMA = {
         {"name": "qty", "type": "LongType", "nullable": True},
     ],
 }
-GOOD = "".join(f"{n},name {n},{n % 7}\n" for n in range(500_000))
-"""About 10 MB: more than one block."""
+LONG = "a name " * 8
+GOOD = "".join(f"{n},{LONG}{n},{n % 7}\n" for n in range(140_000))
+"""About 10 MB: more than one block of 8 MiB. Bytes make blocks; more rows would take longer alone."""
+GOOD_LINES = b'{"id": 1, "qty": 2, "name": "%b"}\n' % LONG.encode() * 110_000
 
 HEADER = "id,name,qty\n"
 FAULTS = {
@@ -42,11 +44,12 @@ FAULTS = {
     "encoding.csv": HEADER.encode() + GOOD.encode() + b"7,\xff,1\n",
     "empty.csv": b"",
     "cut.csv.gz": gzip.compress((HEADER + GOOD).encode(), 1)[:-5000],
-    "late.jsonl": b'{"id": 1, "qty": 2}\n' * 400_000 + b'{"id": "x"}\n',
-    "first.jsonl": b'{"id": 1, "qty": 2.5}\n' + b'{"id": 1, "qty": 2}\n' * 400_000,
+    "late.jsonl": GOOD_LINES + b'{"id": "x"}\n',
+    "first.jsonl": b'{"id": 1, "qty": 2.5}\n' + GOOD_LINES,
 }
+PAIRS = list(zip([*FAULTS][::2], [*FAULTS][1::2], strict=True))
 INTERRUPTED = "interrupted.csv"
-TRIES = tries(1, soak=40)
+TRIES = tries(1, soak=80)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +60,13 @@ def place(tmp_path_factory):
         instance.create_table("t", SCHEMA)
     for name, body in FAULTS.items():
         (folder / name).write_bytes(body)
-    (folder / INTERRUPTED).write_bytes((HEADER + GOOD * 20).encode())
+    (folder / INTERRUPTED).write_bytes((HEADER + GOOD * 10).encode())
     return folder
 
 
 def started(folder, name):
     """Start an ingest of a file in a process of its own."""
-    code = "from sleeper.interfaces.cli.main import main; main()"
+    code = "from sleeper.interfaces.cli.main import main; print('begins', flush=True); main()"
     arguments = ("ingest", "t", str(folder / name), "--instance", str(folder / "instance"))
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
@@ -74,11 +77,11 @@ def started(folder, name):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_refused_file_ends_with_1(place, name):
+@pytest.mark.parametrize("names", PAIRS, ids=" and ".join)
+def test_a_refused_file_ends_with_1(place, names):
     """Two at once, so that threads have to wait; what stderr says is one message."""
     for _ in range(TRIES):
-        for process in [started(place, name) for _ in range(2)]:
+        for process in [started(place, name) for name in names]:
             _, told = process.communicate(timeout=PATIENCE_S)
 
             assert process.returncode == 1, told.decode()
@@ -89,9 +92,10 @@ def test_a_refused_file_ends_with_1(place, name):
 def test_an_interrupted_ingest_ends_with_130(place):
     """Wherever it is: while it reads, sorts or writes."""
     draw = random.Random(FIRST_SEED)
-    for _ in range(2 * TRIES):
+    for _ in range(tries(2, soak=80)):
         process = started(place, INTERRUPTED)
-        time.sleep(draw.uniform(1.5, 6))
+        assert process.stdout.readline() == b"begins\n"  # what is imported before takes a while
+        time.sleep(draw.uniform(0.3, 4))
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=PATIENCE_S)
 
