@@ -50,10 +50,18 @@ def client(aws_endpoint, dynamodb_local):
     return made
 
 
+@pytest.fixture(scope="module")
+def made():
+    """The URLs of instances, by their server of DynamoDB: to make one takes as long as a test."""
+    return {}
+
+
 @pytest.fixture
-def instance(client):
-    """An instance that keeps old versions, as any in AWS does."""
-    return sleeper.create_instance(f"aws://{uuid.uuid4().hex[:12]}")
+def instance(client, dynamodb_local, made):
+    """An instance that keeps old versions, as any in AWS does; tables of other tests are in it."""
+    if dynamodb_local not in made:
+        made[dynamodb_local] = sleeper.create_instance(f"aws://{uuid.uuid4().hex[:12]}").url
+    return sleeper.connect(made[dynamodb_local])
 
 
 def rows(start, end):
@@ -147,9 +155,10 @@ def test_a_table_is_brought_back_to_a_time_before_a_mistake(
 ):
     """Given deleted rows whose files are gone, then the script brings both back, and verify agrees."""
     properties = {"sleeper.table.statestore.classname": store}
+    names = f"flights-{store}", f"other-{store}"
     table, other = (
         instance.create_table(name, SCHEMA, row_keys=["id"], properties=properties)
-        for name in ("flights", "other")
+        for name in names
     )
     table.ingest(rows(0, 100))
     table.ingest(rows(100, 200))
@@ -174,10 +183,10 @@ def test_a_table_is_brought_back_to_a_time_before_a_mistake(
     assert f"table {table.table_id} is as it was" in done.stdout
     assert client("s3").get_object(**replaced)["Body"].read() == b"before"
     with sleeper.connect(instance.url) as opened:
-        restored = opened.table("flights")
+        restored = opened.table(names[0])
         assert restored.query().to_arrow().equals(before)
         assert keys_of(client, instance, table) == files
         assert all(each.findings == () for each in opened.verify().tables)
-        assert opened.table("other").count() == 7
+        assert opened.table(names[1]).count() == 7
         restored.ingest(rows(200, 201))
         assert restored.count() == 201
