@@ -97,7 +97,7 @@ def test_every_way_gives_the_rows_that_are_meant(tmp_path, monkeypatch):
             sleeper.connect(url) as remote_instance,
         ):
             remote = remote_instance.table("t")
-            for _ in range(tries(25, soak=2_000)):
+            for _ in range(tries(12, soak=2_000)):
                 # when a question is asked by every way
                 given = asked(draw, len(numbers))
                 upto = given.get("as_of", len(numbers))

@@ -580,7 +580,7 @@ def test_files_have_the_ids_of_fields(table):
     assert ids == {"id": b"1", "m": b"2", "price": b"4", "note": b"5"}
 
 
-@settings(max_examples=tries(40, soak=2_000), deadline=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=tries(15, soak=2_000), deadline=None, suppress_health_check=[*HealthCheck])
 @given(model=first_models(), data=st.data())
 def test_every_reader_agrees_with_a_model(tmp_path_factory, model, data):
     """Whatever was written, changed, deleted and compacted, in whatever order."""

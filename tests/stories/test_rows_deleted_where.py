@@ -203,7 +203,7 @@ class TestAnyTable:
     )
 
     @settings(
-        max_examples=tries(40, soak=2_000), deadline=None, suppress_health_check=[*HealthCheck]
+        max_examples=tries(15, soak=2_000), deadline=None, suppress_health_check=[*HealthCheck]
     )
     @given(data=st.data())
     @pytest.mark.soak

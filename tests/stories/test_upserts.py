@@ -123,7 +123,7 @@ class TestUpserts:
         assert found(table) == {1: "old"}
 
     @settings(
-        max_examples=tries(30, soak=1_000), deadline=None, suppress_health_check=[*HealthCheck]
+        max_examples=tries(12, soak=1_000), deadline=None, suppress_health_check=[*HealthCheck]
     )
     @given(data=st.data(), written_out=st.booleans())
     @pytest.mark.soak
