@@ -18,32 +18,18 @@ import pytest
 from sleeper.errors import MissingExtra
 from sleeper.spark.java import find_java
 from sleeper.spark.session import local_session, local_settings
+from tests.spark.class_archive import MISSING, SHORT_LIVED, make_class_archive
 from tests.spark.run_again import pytest_runtest_protocol  # noqa: F401 - a hook
 
 KIND = os.environ.get("SLEEPER_TEST_SPARK", "classic")
 # Two attempts, and not four: a worker that raises ends, and to start the next one costs seconds.
 SIZE = {"master": "local[2,2]", "memory": "1g"}
-# Such a session lives for minutes: more is spent on compiling well than is won by it.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
     "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
 }
 
-
-def what_is_missing() -> str | None:
-    """Why no Spark can be started here, if so."""
-    try:
-        import pyspark  # noqa: PLC0415 - an extra
-
-        find_java(os.environ, spark_version=pyspark.__version__)
-    except ImportError as error:  # MissingExtra is one
-        return str(error)
-    return None
-
-
-MISSING = what_is_missing()
 if MISSING and os.environ.get("CI"):
     raise MissingExtra(f"tests/spark cannot run, and in CI they must: {MISSING}")
 if MISSING:
@@ -69,6 +55,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """The session: two cores and 1 GB; a task of the classic kind has two attempts."""
+    make_class_archive()
     size = SIZE | {"temp_folder": str(tmp_path_factory.mktemp("spark")), "conf": CONF}
     session = {"classic": classic_session, "connect": connect_session}[KIND](size)
     yield session

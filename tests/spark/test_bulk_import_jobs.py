@@ -22,7 +22,7 @@ from sleeper.errors import JobNotFound
 from sleeper.model.jobs.kinds import QueueName
 from sleeper.model.jobs.statuses import JobState
 from tests.patience import PATIENCE_S, becomes_true
-from tests.spark.conftest import SHORT_LIVED
+from tests.spark.class_archive import SHORT_LIVED
 from tests.stories.test_ingest_jobs import work
 from tests.stories.test_serving import processes_of
 from tests.unit.interfaces.command_line import sleeper as command

@@ -24,7 +24,8 @@ from sleeper.errors import BadRequest
 from sleeper.model.jobs.statuses import JobState
 from sleeper.spark.java import find_java
 from tests.patience import becomes_true
-from tests.spark.conftest import KIND, SHORT_LIVED
+from tests.spark.class_archive import SHORT_LIVED
+from tests.spark.conftest import KIND
 from tests.stories.test_ingest_jobs import work
 from tests.stories.test_serving import processes_of
 

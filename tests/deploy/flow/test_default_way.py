@@ -56,8 +56,8 @@ from tests.deploy.flow.test_deployment import (
     take_all,
 )
 from tests.patience import PATIENCE_S
+from tests.spark.class_archive import MISSING, SHORT_LIVED
 from tests.spark.cluster.standalone import spark_variables, standalone_cluster
-from tests.spark.conftest import MISSING, SHORT_LIVED
 from tests.unit.interfaces.command_line import sleeper as command
 
 __all__ = ["account", "cdk_path", "environment", "network", "s3_credentials"]

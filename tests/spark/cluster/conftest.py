@@ -15,8 +15,8 @@ import pytest
 from sleeper.spark.session import local_session
 from tests.contracts.s3_server import CREDENTIALS
 from tests.patience import becomes_true
+from tests.spark.class_archive import MISSING, SHORT_LIVED, make_class_archive
 from tests.spark.conftest import CONF as SHARED_CONF
-from tests.spark.conftest import MISSING, SHORT_LIVED
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -47,6 +47,7 @@ def pytest_ignore_collect(collection_path, config):
 @pytest.fixture(scope="session")
 def whole_cluster(tmp_path_factory):
     """The session, whose executors come back when they are killed."""
+    make_class_archive()
     session = local_session(
         environment=os.environ,
         python=sys.executable,

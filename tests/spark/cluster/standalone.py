@@ -15,7 +15,8 @@ import pyspark
 
 from sleeper.spark.java import find_java
 from tests.patience import PATIENCE_S, becomes_true
-from tests.spark.cluster.conftest import SHORT_LIVED, WORKERS_SEE
+from tests.spark.class_archive import SHORT_LIVED, make_class_archive
+from tests.spark.cluster.conftest import WORKERS_SEE
 
 DAEMON = "org.apache.spark.deploy"
 LOOK_EVERY_S = 0.5
@@ -78,8 +79,11 @@ class Standalone:
 
     def _start(self, log: Path, daemon: str, *arguments: str) -> subprocess.Popen[bytes]:
         variables = spark_variables()
-        java, jars = f"{variables['JAVA_HOME']}/bin/java", f"{variables['SPARK_HOME']}/jars/*"
-        command = [java, "-Xmx256m", *SHORT_LIVED.split(), "-cp", jars]
+        java, home = f"{variables['JAVA_HOME']}/bin/java", variables["SPARK_HOME"]
+        (first,) = Path(home, "jars").glob("slf4j-api-*.jar")
+        # As Spark's launcher has it for drivers and executors, for the file of classes is of that.
+        class_path = f"{home}/conf:{first}:{home}/jars/*"
+        command = [java, "-Xmx256m", *SHORT_LIVED.split(), "-cp", class_path]
         with log.open("ab") as file:
             return subprocess.Popen(
                 [*command, f"{DAEMON}.{daemon}", *arguments],
@@ -105,7 +109,7 @@ def spark_variables() -> dict[str, str]:
     """Return what programs of Spark find in their environment."""
     return {
         "JAVA_HOME": str(find_java(os.environ, spark_version=pyspark.__version__).home),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_HOME": str(Path(pyspark.__file__).resolve().parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": "2.13",  # Spark's scripts say it, which daemons do without
     }
@@ -129,6 +133,7 @@ def standalone_cluster(
         memory: What each may give to executors.
         environment: All that daemons and executors find in theirs; that of tests, if not given.
     """
+    make_class_archive()
     folder.mkdir()
     cluster = Standalone(folder, workers, cores, memory, environment)
     try:
