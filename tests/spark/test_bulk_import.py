@@ -29,6 +29,7 @@ from sleeper.model.partitions import split_partition
 from sleeper.spark.data_source.schema import to_spark_schema
 from sleeper.state.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
+from tests.soak import tries
 from tests.spark.any_tables import check_files, multiset, rows_of, schemas
 
 MIN_LEAVES = "sleeper.table.bulk.import.min.leaf.partitions"
@@ -42,10 +43,10 @@ def instance(tmp_path):
     return sleeper.connect(tmp_path / "instance", create=True)
 
 
-def descriptions(spark) -> set[str]:
-    """What Spark's web page calls the jobs of this session."""
+def descriptions(spark, newest: int) -> set[str]:
+    """What Spark's web page calls the newest jobs of this session, which come first there."""
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
-    return {jobs.apply(n).description().toString() for n in range(jobs.size())}
+    return {jobs.apply(n).description().toString() for n in range(min(newest, jobs.size()))}
 
 
 def numbers(low: int, high: int) -> pa.Table:
@@ -114,8 +115,9 @@ def test_a_data_frame_is_imported_and_splits_the_tree_first(spark, instance, tmp
     check_files(table, tmp_path / "instance")
 
 
+@pytest.mark.soak
 @settings(
-    max_examples=20,
+    max_examples=tries(10, soak=200),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each example is two Spark jobs
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -417,7 +419,7 @@ def test_sparks_web_page_shows_table_job_and_step(spark, instance):
     assert len(repr(result)) < 400
     title = f"sleeper: bulk import into {table.name}, job june: "
     steps = {f"Some({title}sample the keys)", f"Some({title}sort and write)"}
-    assert steps | {"None"} <= descriptions(spark)
+    assert steps | {"None"} <= descriptions(spark, newest=20)
 
 
 def test_a_schema_of_spark_with_named_keys_makes_a_table(spark, instance):
