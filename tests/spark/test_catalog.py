@@ -190,7 +190,7 @@ class TestReading:
         assert spark.table("house.changing").collect() == []
         assert spark.table("house.changing").count() == 0
 
-    @pytest.mark.every_spark
+    @pytest.mark.every_version
     def test_a_field_of_a_struct_is_no_column_with_a_dot(self, spark, instance):
         """
         Given a row key called `s.x` and a struct `s` with a field `x`, when each is compared, then
@@ -293,15 +293,28 @@ INSERTS = {
     ),
     "insertInto": lambda spark: spark.table("source").write.insertInto("house.changing"),
 }
+MORE_SQL = ("by name", "columns")
 
 
 class TestWriting:
     """Rows are added once, and whole."""
 
-    @pytest.mark.every_spark
-    @pytest.mark.parametrize("insert", INSERTS.values(), ids=INSERTS)
+    @pytest.mark.parametrize(
+        "insert",
+        [
+            pytest.param(
+                insert,
+                id=name,
+                marks=pytest.mark.every_version if name in MORE_SQL else pytest.mark.every_spark,
+            )
+            for name, insert in INSERTS.items()
+        ],
+    )
     def test_rows_are_added_by_position_or_by_name(self, spark, table, insert):
-        """Position is that of the columns as the table shows them, in one transaction."""
+        """
+        Position is that of the columns as the table shows them, in one transaction. To Connect one
+        statement is text as another.
+        """
         before = table.refresh()
         spark.table("house.orders").filter("id IN ('b', 'x')").createOrReplaceTempView("source")
 
@@ -336,7 +349,7 @@ class TestWriting:
 
         assert table.refresh() == before
 
-    @pytest.mark.every_spark
+    @pytest.mark.every_version
     @pytest.mark.parametrize(
         ("statement", "message"),
         [
@@ -430,7 +443,7 @@ class TestWriting:
 class TestDefinitions:
     """CREATE, DROP and RENAME."""
 
-    @pytest.mark.every_spark
+    @pytest.mark.every_version
     def test_a_table_is_made_renamed_and_dropped(self, spark, instance):
         """Keys are properties, the order of columns is kept, and properties are those of tables."""
         spark.sql(
@@ -523,8 +536,7 @@ class TestSessions:
         with pytest.raises(BadRequest, match="use a folder"):
             sleeper.spark.add_catalog(spark, "memory://", name="memory")
 
-    @pytest.mark.skipif(KIND != "classic", reason="a session of Connect is one without the jar")
-    @pytest.mark.every_spark
+    @pytest.mark.every_version  # the session of Connect is one without the jar
     def test_a_session_of_the_users_own_gets_the_jar(self, instance):
         """It was started without it, and need not be started again."""
         program = """

@@ -22,7 +22,7 @@ def test_the_jar_is_of_these_sources():
     )
 
 
-@pytest.mark.every_spark
+@pytest.mark.every_version
 def test_compiling_again_gives_the_same_classes():
     """With the jars of the oldest and of the newest Spark, where there is a JDK as it was."""
     if builder.javac_version() != builder.jar_javac_version(builder.JAR):
