@@ -105,6 +105,13 @@ def values(rows):
         "SELECT k, sum(f) OVER w, sum(n) OVER w FROM t WINDOW w AS (ORDER BY k ROWS 2 PRECEDING)",
         "SELECT k, avg(f) OVER (ORDER BY k ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING) FROM t",
         "SELECT k, sum(x) FILTER (WHERE abs(x) < 9) OVER (ORDER BY k ROWS 1 PRECEDING) FROM t",
+        """WITH q AS (
+            SELECT g, sum(CASE WHEN abs(small) < 9 THEN small END) OVER w AS s FROM t
+            WINDOW w AS (ORDER BY k ROWS 2 PRECEDING)
+        ) SELECT g, min(s), max(s) FROM q GROUP BY g""",
+        """SELECT min(a) FROM (
+            SELECT g, avg(n) OVER (ORDER BY k ROWS 1 PRECEDING) AS a FROM t
+        ) GROUP BY g""",
         "SELECT g, sum(x), avg(x), median(x), count(DISTINCT x) FROM t GROUP BY g",
         "SELECT k, greatest(x, small, 1.5), least(x, small, 1.5) FROM t",
     ],

@@ -324,6 +324,14 @@ BUGS = (
         tests=AGGREGATES,
     ),
     Bug(
+        name="moving-sums-as-narrow-as-their-numbers",
+        breaks="The least of moving sums of 32-bit numbers is refused: name it, which it is.",
+        module="engine/sql/float_aggregates.py",
+        right='f"{tokens[place].text}(CASE WHEN',
+        wrong='f"max(CASE WHEN',
+        tests=AGGREGATES,
+    ),
+    Bug(
         name="infinities-in-moving-sums",
         breaks="A moving sum is NaN for ever after an infinity has left its window.",
         module="engine/sql/float_aggregates.py",

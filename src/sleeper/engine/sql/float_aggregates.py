@@ -164,7 +164,10 @@ def rewritten(text: str, planned: Callable[[str], str], what: str) -> str:
 def _arguments(
     tokens: list[_Token], typed: Mapping[int, _Call], planned: Callable[[str], str]
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the types of calls' arguments, and what DataFusion names these, where it is known.
+    """Return the types of calls, and what DataFusion names their arguments, where it is known.
+
+    Of floating-point numbers, and of nothing else, min, max and sum are floating-point numbers; the
+    average is one of integers, too, whose sums are as right when they are checked.
 
     Args:
         tokens: The statement.
@@ -186,9 +189,8 @@ def _arguments(
 
     def marked(place: int, write: _Write) -> tuple[str, int]:
         call = typed[place]
-        name = "max" if call.is_window else tokens[place].text
         found = (
-            f"{name}(CASE WHEN '{marker}' IS NULL THEN {write(*call.arguments[0])}\n"
+            f"{tokens[place].text}(CASE WHEN '{marker}' IS NULL THEN {write(*call.arguments[0])}\n"
             f" WHEN '{marker} {number_of[place]}' IS NULL THEN NULL END)"
         )
         return (f"{found} OVER ()", call.end) if call.is_window else (found, call.end)
