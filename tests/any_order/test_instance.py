@@ -63,7 +63,7 @@ from tests.any_order.whole_instance import (
 )
 from tests.soak import tries
 
-EXAMPLES = tries(40, soak=3_000, mutants=500)  # for each of the four kinds of table
+EXAMPLES = tries(24, soak=3_000, mutants=500)  # for each of the four kinds of table
 STEPS = 16
 NAMES = ["one", "two", "three"]
 STRATEGY = "sleeper.table.ingest.file.writing.strategy"

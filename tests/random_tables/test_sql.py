@@ -23,8 +23,8 @@ from tests.random_tables.test_random_tables import as_in_a_bucket
 from tests.random_tables.whole_files import as_whole_files
 from tests.soak import FIRST_SEED, tries
 
-STATEMENTS = tries(200, soak=5_000)
-A_TABLE = 20
+STATEMENTS = tries(120, soak=5_000)
+A_TABLE = 12
 CHUNKS = 5
 
 
