@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
-from pathlib import Path
+from functools import cache
 
 import kubernetes_validate
 import pyarrow as pa
 import pytest
 import yaml
 
-import sleeper
+import sleeper as library
 from sleeper.workers.serve.metrics import Metrics, NoWorkers, TableFigures
 from tests.contracts.servers.installed import HELM
 from tests.deploy.files.programs import ROOT
+from tests.unit.interfaces.command_line import sleeper
 from tests.unit.workers.clocks import clock_of
 
 CHART = ROOT / "deploy" / "helm" / "sleeper"
@@ -131,14 +131,23 @@ each_set = pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 
 def helm(*arguments: str, values: dict) -> subprocess.CompletedProcess[str]:
     """Run helm on the chart."""
+    return helm_given(yaml.safe_dump(values), *arguments)
+
+
+def helm_given(values: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [HELM.require(), arguments[0], CHART, *arguments[1:]]
-    given = yaml.safe_dump(values)
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    return subprocess.run(command, input=values, capture_output=True, text=True, check=False)
 
 
 def rendered(values: dict) -> list[dict]:
     """Return the manifests."""
-    done = helm("template", "demo", "data", values=values)
+    return rendered_given(yaml.safe_dump(values))
+
+
+@cache
+def rendered_given(values: str) -> list[dict]:
+    """Return the manifests, made once for all tests: they only read them, and helm is slow."""
+    done = helm_given(values, "template", "demo", "data")
     assert done.returncode == 0, done.stderr
     texts = [text for path, text in json.loads(done.stdout).items() if path.endswith(".yaml")]
     return [found for text in texts for found in yaml.safe_load_all(text) if found]
@@ -233,7 +242,6 @@ class TestManifests:
     @each_set
     def test_have_commands_that_sleeper_knows(self, values):
         """Each command is parsed by `sleeper` with its options, and each kind is one of its own."""
-        program = str(Path(sys.executable).with_name("sleeper"))
         commands = {
             (*container["command"], *container.get("args", []))
             for container in containers(rendered(values))
@@ -241,9 +249,8 @@ class TestManifests:
         }
 
         for command in commands:
-            asked = [program, *command[1:], "--help"]
-            done = subprocess.run(asked, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+            done = sleeper(*command[1:], "--help")
+            assert done.exit_code == 0, done.stderr
             options = {word for word in command if word.startswith("--")} - {"--log-format"}
             assert all(option in done.stdout for option in options)
         assert commands
@@ -289,10 +296,10 @@ class TestChoices:
         (scaled,) = of_kind(manifests, "ScaledObject").values()
         (serve,) = pod_of(manifests, "rows-serve")["containers"]
         figures = TableFigures(clock_of(lambda: 0.0))
-        table = sleeper.connect("memory://").create_table("t", SCHEMA, row_keys=["id"])
+        table = library.connect("memory://").create_table("t", SCHEMA, row_keys=["id"])
         figures.note("t", 1, table.report_files)
         figures.note_compactions("t", 2)
-        instance = sleeper.connect("memory://")
+        instance = library.connect("memory://")
         told = Metrics(lambda: instance, NoWorkers, figures, clock_of(lambda: 0.0)).text()
 
         (trigger,) = scaled["spec"]["triggers"]
