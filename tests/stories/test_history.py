@@ -24,8 +24,46 @@ SCHEMA = pa.schema([("id", pa.string()), pa.field("n", pa.int64(), nullable=Fals
 
 @pytest.fixture
 def table(tmp_path):
-    made = sleeper.connect(tmp_path / "instance", create=True)
+    return new_table(tmp_path)
+
+
+def new_table(folder):
+    made = sleeper.connect(folder / "instance", create=True)
     return made.create_table("t", SCHEMA, row_keys=["id"], split_points=["m"])
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory):
+    """The URL of an instance whose table has 150 entries, with a snapshot among them."""
+    table = new_table(tmp_path_factory.mktemp("long"))
+    for n in range(149):
+        table.ingest(rows(f"k{n}"), f"job {n}")
+    return table._context.url
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["now", "earlier versions"])
+def log_of_compactions(request, tmp_path_factory):
+    """The URL of an instance whose table was split and compacted.
+
+    Entries of earlier versions do not say how many rows they removed.
+    """
+    made = sleeper.connect(tmp_path_factory.mktemp("compacted") / "other", create=True)
+    table = made.create_table(
+        "t",
+        SCHEMA,
+        row_keys=["id"],
+        properties={"sleeper.table.partition.splitting.threshold": 40},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.param:
+            patch.setattr(ReplaceFiles, "recorded", lambda change, state: change)
+        table.ingest(rows(*(f"k{n:02}" for n in range(50))))
+        table.split_partitions()
+        table.ingest(rows("k01", "k49"))
+        table.compact(all_files=True)
+        table.ingest(rows("k02"))
+        table.compact(all_files=True)
+    return made.url
 
 
 def rows(*ids, n=1):
@@ -64,15 +102,14 @@ class TestHistory:
         assert started - timedelta(seconds=10) < found[-1].time
 
     @pytest.mark.parametrize("limit", [0, 1, 3, 150, 10**9])
-    def test_reads_only_the_last_ones(self, table, limit, monkeypatch):
+    def test_reads_only_the_last_ones(self, long_log, limit, monkeypatch):
         """Given 150 entries with a snapshot among them, then those after `limit` are decoded."""
         decoded = []
         decode = log_history.decode_entry
         monkeypatch.setattr(
             log_history, "decode_entry", lambda *args: decoded.append(args[2]) or decode(*args)
         )
-        for n in range(149):
-            table.ingest(rows(f"k{n}"), f"job {n}")
+        table = sleeper.connect(long_log).table("t")
 
         found = table.history(limit)
 
@@ -106,32 +143,14 @@ class TestHistory:
         assert collected.kinds == ("garbage deleted",)
         assert (first.rows_removed + second.rows_removed, first.files_removed) == (5, 2)
 
-    @pytest.mark.parametrize("are_recorded", [True, False], ids=["now", "earlier versions"])
     @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
     @pytest.mark.parametrize("limit", [1, 4, 7, None])
     def test_counts_removed_rows_as_the_states_before_do(
-        self, tmp_path, limit, at_once, are_recorded, monkeypatch
+        self, log_of_compactions, limit, at_once, monkeypatch
     ):
-        """Given compactions of older files, moved references, merges and an emptied table.
-
-        Entries of earlier versions do not say how many rows they removed.
-        """
-        if not are_recorded:
-            monkeypatch.setattr(ReplaceFiles, "recorded", lambda change, state: change)
+        """Given compactions of older files, moved references, merges and an emptied table."""
         monkeypatch.setattr(log_history, "_READ_AT_ONCE", at_once)
-        made = sleeper.connect(tmp_path / "other", create=True)
-        table = made.create_table(
-            "t",
-            SCHEMA,
-            row_keys=["id"],
-            properties={"sleeper.table.partition.splitting.threshold": 40},
-        )
-        table.ingest(rows(*(f"k{n:02}" for n in range(50))))
-        table.split_partitions()
-        table.ingest(rows("k01", "k49"))
-        table.compact(all_files=True)
-        table.ingest(rows("k02"))
-        table.compact(all_files=True)
+        table = sleeper.connect(log_of_compactions).table("t")
         store = table._current().store
 
         for entry in table.history(limit):
