@@ -24,8 +24,8 @@ from tests.stories.test_large_upserts import (
 
 @pytest.fixture
 def table(tmp_path):
-    """40,000 rows in two leaves, each in two files."""
-    table = new_table(tmp_path, split_points=[20_000])
+    """20,000 rows in two leaves, each in two files."""
+    table = new_table(tmp_path, split_points=[10_000])
     for first in (0, 1):
         table.ingest(rows(range(first, ROWS, 2), "old"))
     return table
@@ -58,12 +58,12 @@ class TestDeletions:
 
     def test_a_file_of_keys_has_nothing_else(self, table):
         """Given a table with values, its file of deleted keys has the row keys alone, in order."""
-        table.delete(keys=[*range(0, 30_000, 7)])
+        table.delete(keys=[*range(0, 15_000, 7)])
 
         read = [pq.read_table(table._current().files.url(name)) for name in key_files(table)]
         assert {tuple(each.column_names) for each in read} == {("k",)}
         keys = sorted(key for each in read for key in each.column("k").to_pylist())
-        assert keys == [*range(0, 30_000, 7)]
+        assert keys == [*range(0, 15_000, 7)]
 
     def test_rows_of_later_stay(self, table):
         """Given an ingest of the same keys after it, its rows are there."""
@@ -87,7 +87,7 @@ class TestDeletions:
         before = stored(table)
 
         with pytest.raises(RowsChanged):
-            table.delete(keys=[*range(30_000)], if_unchanged_since=version)
+            table.delete(keys=[*range(15_000)], if_unchanged_since=version)
 
         assert table.count() == ROWS + 1
         assert stored(table) == before
