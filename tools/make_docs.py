@@ -97,12 +97,14 @@ def main() -> int:
 def made_anew(paths: list[Path]) -> Iterator[tuple[Path, str, str | RunFailed]]:
     """Make pages; each with its old text, and the new one or why there is none.
 
-    Pages that show runs wait for programs most of the time: other processes make them meanwhile,
-    the longest first.
+    Pages that show runs wait for programs most of the time: other processes make them, the longest
+    first, while this one makes the rest. Each of them takes seconds to be there, so there are no
+    more than the other processors.
     """
     runs = [path for path, make in pages() if make is run_page and path in paths]
     runs.sort(key=lambda path: -path.read_text().count("\n$ "))
-    with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=get_context("spawn")) as processes:
+    others = max(1, (os.cpu_count() or 1) - 1)
+    with ProcessPoolExecutor(others, mp_context=get_context("spawn")) as processes:
         waiting = {path: processes.submit(made, path) for path in runs}
         for path in paths:
             yield path, *(waiting[path].result() if path in waiting else made(path))
