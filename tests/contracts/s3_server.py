@@ -136,7 +136,7 @@ def s3_credentials(monkeypatch):
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("SLEEPER_STORE_STORE_PATIENCE_SECONDS", str(PATIENCE_S))
+    monkeypatch.setenv("SLEEPER_STORE_PATIENCE_SECONDS", str(STORE_PATIENCE_S))
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.model.object_stores import PATIENCE_S, ObjectStoreSettings
 from sleeper.storage.objectstore import client
 from tests.contracts.fault_proxy import fault_proxy
-from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.contracts.s3_server import STORE_PATIENCE_S, bucket, s3_credentials, s3_server
 
 __all__ = ["bucket", "s3_credentials", "s3_server"]
 
@@ -82,3 +84,8 @@ def test_the_patience_is_a_minute_and_a_half_unless_somebody_says_otherwise():
     assert said.patience_s == 600
     with pytest.raises(BadRequest, match="SLEEPER_STORE_PATIENCE_SECONDS"):
         ObjectStoreSettings.of({"SLEEPER_STORE_PATIENCE_SECONDS": "a while"})
+
+
+def test_tests_wait_for_a_dead_store_as_long_as_they_say(s3_credentials):
+    """Given what tests set, an instance that reads its environment has no minute and a half."""
+    assert ObjectStoreSettings.of(os.environ).patience_s == STORE_PATIENCE_S < PATIENCE_S
