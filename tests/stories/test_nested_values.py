@@ -22,6 +22,7 @@ from sleeper.errors import InputSchemaMismatch, SchemaInvalid
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.statements.upload_ingest import is_plain
 from tests.patience import PATIENCE_S
+from tests.soak import tries
 from tests.unit.interfaces.command_line import sleeper as command
 from tests.unit.interfaces.rest.running_server import running_server
 
@@ -403,8 +404,9 @@ def columns_of_any_type(draw):
     ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=tries(20, soak=1_000), deadline=None, suppress_health_check=[*HealthCheck])
 @given(case=columns_of_any_type())
+@pytest.mark.soak
 def test_values_of_any_type_come_back_as_they_were(case, tmp_path_factory):
     """Given any types and values, then each input and reader has the values of a plain list."""
     schema, rows = case
