@@ -1,10 +1,11 @@
 """A program: Spark reads published tables by delta-spark and iceberg-spark-runtime.
 
-    python -m tests.spark.published_reader REQUESTS.json
+    python -m tests.spark.published_reader JARS
 
-It has a session of its own, since the jars must be there from the start. REQUESTS.json has the folder
-of the jars, and for each table its format, its location and where its rows go, as a file of Arrow.
-What Spark says of a table that it does not read goes into a text file beside it.
+It has a session of its own, since the jars in the folder JARS must be there from the start; all tests
+share one, for to start takes longer than to read. On its standard input it takes lines of JSON: of
+each table its format, its location and where its rows go, as a file of Arrow. What Spark says of a
+table that it does not read goes into a text file beside it. Each line is answered by `READ`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ EXTENSIONS = (
 )
 
 
-def main(path: str) -> None:
-    """Read each table."""
-    asked = json.loads(Path(path).read_text())
+READ = "tables are read"
+
+
+def main(jars: str) -> None:
+    """Read the tables of each line, until the input ends."""
     conf = {
         **CONF,
-        "spark.jars": ",".join(map(str, sorted(Path(asked["jars"]).iterdir()))),
+        "spark.jars": ",".join(map(str, sorted(Path(jars).iterdir()))),
         "spark.sql.extensions": ",".join(EXTENSIONS),
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",  # of its own queries: logs here are short
@@ -42,8 +45,11 @@ def main(path: str) -> None:
         environment=os.environ, python=sys.executable, cores=2, memory="1g", conf=conf
     )
     try:
-        for each in asked["tables"]:
-            read(session, each)
+        for line in sys.stdin:
+            for each in json.loads(line):
+                read(session, each)
+            sys.stdout.write(f"{READ}\n")
+            sys.stdout.flush()
     finally:
         session.stop()
 

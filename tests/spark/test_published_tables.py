@@ -6,6 +6,7 @@ Both have releases for Spark 4.0, and none yet for the newest: so these tests ru
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from tests.contracts.servers.installed import ROOT, SPARK_JARS
 from tests.random_tables.random_table import RandomTable, random_table
 from tests.random_tables.table_model import Row, comparable_rows
 from tests.soak import FIRST_SEED, tries
+from tests.spark.published_reader import READ
 
 pytestmark = pytest.mark.every_spark
 
@@ -84,32 +86,50 @@ def published(table: RandomTable, seed: int, name: str) -> Published | None:
     )
 
 
-def read_by_spark(tables: list[Published], folder: Path) -> list[Path]:
-    """Have one Spark read all tables; return where their rows are."""
-    outs = [folder / f"{number}.arrow" for number in range(len(tables))]
-    asked = {
-        "jars": str(SPARK_JARS.require()),
-        "tables": [
+class Reader:
+    """A process with a Spark that has the jars."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process, self._log = process, log
+
+    def read(self, tables: list[Published], folder: Path) -> list[Path]:
+        """Have Spark read all tables; return where their rows are."""
+        outs = [folder / f"{number}.arrow" for number in range(len(tables))]
+        asked = [
             {"format": each.format, "location": each.location, "out": str(out)}
             for each, out in zip(tables, outs, strict=True)
-        ],
-    }
-    requests = folder / "requests.json"
-    requests.write_text(json.dumps(asked))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.published_reader", str(requests)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=READ_MAX_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return outs
+        ]
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        there, _, _ = select.select([self._process.stdout], [], [], READ_MAX_S)
+        assert there, "no answer from Spark"
+        answer = self._process.stdout.readline()
+        assert answer == f"{READ}\n", answer + self._log.read_text()[-3000:]
+        return outs
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """One Spark for all tables; it ends with its input."""
+    log = tmp_path_factory.mktemp("reader") / "log"
+    command = [sys.executable, "-m", "tests.spark.published_reader", str(SPARK_JARS.require())]
+    with (
+        log.open("w") as said,
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as process,
+    ):
+        yield Reader(process, log)
+    assert process.returncode == 0, log.read_text()[-3000:]
 
 
 @pytest.mark.soak
-def test_spark_reads_the_rows_that_the_table_has(tmp_path):
+def test_spark_reads_the_rows_that_the_table_has(reader, tmp_path):
     """
     Given tables of any types and processing that were changed and published, when Spark reads them
     as Delta and as Iceberg, then it has exactly the rows of the table, in its columns; a column of
@@ -117,7 +137,7 @@ def test_spark_reads_the_rows_that_the_table_has(tmp_path):
     """
     tables = published_tables(tmp_path)
     differ = []
-    for table, out in zip(tables, read_by_spark(tables, tmp_path), strict=True):
+    for table, out in zip(tables, reader.read(tables, tmp_path), strict=True):
         if table.has_times:
             assert "time" in out.with_suffix(".txt").read_text().lower()
             continue
@@ -135,7 +155,7 @@ def test_spark_reads_the_rows_that_the_table_has(tmp_path):
     assert {table.format for table in tables} == {"delta", "iceberg"}
 
 
-def test_spark_reads_what_is_left_after_a_split_and_a_deletion(tmp_path):
+def test_spark_reads_what_is_left_after_a_split_and_a_deletion(reader, tmp_path):
     """
     Given a table whose leaves share a file, and a deleted key, when it is published clean, then
     Spark reads each row once, and none that was deleted.
@@ -153,7 +173,7 @@ def test_spark_reads_what_is_left_after_a_split_and_a_deletion(tmp_path):
         rows = [{"id": n, "n": str(n)} for n in range(1000) if n != 7]
         tables.append(Published(0, name, location, shown, rows, has_times=False))
 
-    read = [feather.read_table(out) for out in read_by_spark(tables, tmp_path)]
+    read = [feather.read_table(out) for out in reader.read(tables, tmp_path)]
 
     for rows, table in zip(read, tables, strict=True):
         assert sorted(rows.to_pylist(), key=lambda row: row["id"]) == table.rows
