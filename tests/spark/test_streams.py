@@ -127,7 +127,7 @@ def test_a_repeated_micro_batch_changes_nothing(spark, table, copy, tmp_path):
     assert len([*stored]) == len(files)
 
 
-@pytest.mark.every_spark
+@pytest.mark.every_version
 def test_a_stream_that_replaces_rows_is_refused(spark, table, copy, tmp_path):
     """A table is added to: `complete` output would have to overwrite it."""
     table.ingest(rows("az"))

@@ -111,7 +111,7 @@ def test_a_frame_is_written_by_the_data_source(spark, table):
     assert table.count() == 3_001
 
 
-@pytest.mark.every_spark
+@pytest.mark.every_version
 def test_each_micro_batch_of_a_stream_replaces_rows(spark, instance, table, tmp_path):
     """Given a stream of changes, the last row of a key stays; started again, it goes on."""
     changes = instance.create_table("changes", SCHEMA, row_keys=["k"])
