@@ -372,8 +372,7 @@ class Effect:
     calls: range
     runs: int = 0
     outcomes: set[str] = field(default_factory=set)
-    images: dict[Any, None] = field(default_factory=dict)
-    with_orphans: int = 0
+    images: dict[Any, MemoryObjects] = field(default_factory=dict)
 
     @classmethod
     def of(cls, operation: Operation) -> Effect:
@@ -388,14 +387,13 @@ class Effect:
         place = (image_of(done.objects), done.outcome)
         if place in self.images:
             return
-        self.images[place] = None
+        self.images[place] = done.objects
         now = seen(done.objects)
         assert now in (self.old, self.new), "neither wholly there nor wholly absent"
         if done.outcome == "acknowledged":
             assert now == self.new, "an acknowledged change was lost"
         if isinstance(done.error, StorageFailed) and not self.operation.clears_up:
             assert now == self.old, "told that nothing was done, and something was"
-        self.with_orphans += has_orphans(done.objects)
         objects = copy_of(done.objects)
         self.check_again(open_instance(objects, counted_ids(8_000_000)), objects, now)
 
@@ -586,7 +584,8 @@ def test_dead_ingests_leave_orphans_and_nothing_else():
     for call in effect.calls:
         effect.check(run(INGEST, effect.before, Faults((Fault(call, "after"),)), 1_000))
 
-    assert effect.with_orphans >= 2  # one file of two, or both: sketches lie in them
+    with_orphans = sum(map(has_orphans, effect.images.values()))
+    assert with_orphans >= 2  # one file of two, or both: sketches lie in them
 
 
 # ---------------------------------------------------------------- two faults
