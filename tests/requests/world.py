@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 import sleeper
+from sleeper.state.log_store import TransactionLogStateStore
 from sleeper.state.table_state import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.table import Table
@@ -20,6 +21,8 @@ ROWS: Final = 20_000
 LEAVES: Final = 64
 FILES: Final = 20
 LARGE: Final = 400_000
+COPIED: Final = 10
+"""After so many of the last entries of a log its state is copied, as usual."""
 
 
 class World:
@@ -131,10 +134,14 @@ def _log(instance: sleeper.Instance, name: str) -> Table:
     table.ingest(rows(range(1_000)))
     store = table._current().store
     keep_until = store.time() + timedelta(days=1)
-    for number in range(int(name.rpartition(" ")[2]) - 2):
-        job = CommittedJob(
-            job_id=f"job {number}", keep_until=keep_until, rows_read=0, rows_written=0
-        )
+    jobs = [
+        CommittedJob(job_id=f"job {number}", keep_until=keep_until, rows_read=0, rows_written=0)
+        for number in range(int(name.rpartition(" ")[2]) - 2)
+    ]
+    # copies of former states are left out, as after one of a later state: each replaces the last
+    assert isinstance(store, TransactionLogStateStore)
+    store._copies._copied = store.state().number + len(jobs) - COPIED
+    for job in jobs:
         store.commit(AddFiles(job=job))
     return table
 
