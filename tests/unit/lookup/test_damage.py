@@ -17,6 +17,7 @@ from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.footer import read_footer
 from sleeper.lookup.parquet.seal import SEAL_MAGIC, seal_size
 from sleeper.lookup.reader import LookupReader
+from tests.soak import tries
 
 SCHEMA = pa.schema(
     [
@@ -143,6 +144,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("variant", VARIANTS)
 class TestSealedFile:
     """A file with page checksums and a seal, as our writer makes it."""
@@ -155,7 +157,7 @@ class TestSealedFile:
         """Each flipped bit is noticed or harmless, wherever it is."""
         body = written(sealed=True, **VARIANTS[variant])
         r = random.Random(variant)
-        for at in sorted(r.sample(range(len(body)), 150)):
+        for at in sorted(r.sample(range(len(body)), tries(60, soak=1500))):
             damaged = bytearray(body)
             damaged[at] ^= 1 << r.randrange(8)
             assert wrong_answers(bytes(damaged)) == [], at
@@ -164,7 +166,7 @@ class TestSealedFile:
         """Zeros or noise over up to 40 bytes are noticed or harmless."""
         body = written(sealed=True, **VARIANTS[variant])
         r = random.Random(variant)
-        for _ in range(40):
+        for _ in range(tries(20, soak=400)):
             at, length = r.randrange(len(body)), r.randint(1, 40)
             damaged = bytearray(body)
             noise = bytes(length) if r.random() < 0.5 else r.randbytes(length)
@@ -179,6 +181,7 @@ class TestSealedFile:
             assert answers(body[:length]) == [None] * len(RIGHT), length
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("variant", VARIANTS)
 class TestFileWithoutSeal:
     """A file of another writer, with or without page checksums."""
@@ -190,7 +193,7 @@ class TestFileWithoutSeal:
         """
         body = written(sealed=False, **VARIANTS[variant])
         r = random.Random(variant)
-        for at in sorted(r.sample(range(len(body)), 90)):
+        for at in sorted(r.sample(range(len(body)), tries(40, soak=900))):
             damaged = bytearray(body)
             damaged[at] ^= 1 << r.randrange(8)
             for right, found in wrong_answers(bytes(damaged)):
@@ -200,7 +203,7 @@ class TestFileWithoutSeal:
         """Without any checksum values may differ, but no other exception and no hang appears."""
         body = written(sealed=False, write_page_checksum=False, **VARIANTS[variant])
         r = random.Random(variant)
-        for at in sorted(r.sample(range(len(body)), 90)):
+        for at in sorted(r.sample(range(len(body)), tries(40, soak=900))):
             damaged = bytearray(body)
             damaged[at] ^= 1 << r.randrange(8)
             for found in answers(bytes(damaged)):
