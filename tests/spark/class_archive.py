@@ -84,7 +84,12 @@ def make(archive: Path, java_home: Path) -> None:
             done = subprocess.run(
                 [sys.executable, "-m", "tests.spark.class_archive", folder, str(made)],
                 cwd=ROOT,
-                env={**os.environ, "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={
+                    **os.environ,
+                    "JAVA_HOME": str(java_home),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                },
                 capture_output=True,
                 text=True,
                 check=False,
