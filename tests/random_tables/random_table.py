@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import sleeper
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.reading import few_rows, small_files, verified_pages
+from sleeper.engine.sql import session
 from sleeper.errors import BadRequest, QueryInvalid, SchemaInvalid
 from sleeper.lookup.parquet import mini_file
 from sleeper.model.processing import Processing, parse_processing
@@ -258,7 +260,7 @@ def arrow_table(rows: list[Row], schema: Schema) -> pa.Table:
 
 
 def random_table(seed: int, folder: Path, *, in_folder: bool = False) -> RandomTable:
-    """Return the table of a seed, which has no rows yet."""
+    """Return the table of a seed, which has no rows yet; within `bounds_as_they_were` alone."""
     pick = Random(seed)
     schema = random_schema(pick)
     schema, properties = _with_processing(pick, schema)
@@ -287,6 +289,24 @@ def random_table(seed: int, folder: Path, *, in_folder: bool = False) -> RandomT
         source=source,
         model=TableModel(schema, processing, datetime.now(UTC)),
     )
+
+
+_BOUNDS = (
+    (verified_pages, "FIRST_BYTES"),
+    (few_rows, "FEW_ROWS"),
+    (mini_file, "MANY_ROWS"),
+    (small_files, "SMALL_JOB_BYTES"),
+    (session, "PARTITIONS"),
+)
+
+
+@contextmanager
+def bounds_as_they_were() -> Iterator[None]:
+    """Leave no bound of a random table to the tests after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in _BOUNDS:
+            patch.setattr(module, name, getattr(module, name))
+        yield
 
 
 def _layout(pick: Random) -> dict[str, str]:

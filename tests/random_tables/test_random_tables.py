@@ -9,8 +9,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sleeper.engine.reading import small_files, verified_pages
-from sleeper.lookup.parquet import mini_file
 from sleeper.model.schema import DecimalType, ListType, MapType, Primitive
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
@@ -50,13 +48,6 @@ def as_in_a_bucket(seed: int) -> Iterator[None]:
                 patch.setattr(adapter, "is_remote", property(lambda _: True))
                 patch.setattr(adapter, "beside", lambda _, work: at_once(work))
         yield
-
-
-@pytest.fixture(autouse=True)
-def _windows_as_they_are(monkeypatch):
-    monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
-    monkeypatch.setattr(mini_file, "MANY_ROWS", mini_file.MANY_ROWS)
-    monkeypatch.setattr(small_files, "SMALL_JOB_BYTES", small_files.SMALL_JOB_BYTES)
 
 
 @pytest.mark.soak

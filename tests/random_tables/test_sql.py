@@ -11,9 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sleeper.engine.reading import few_rows, small_files, verified_pages
 from sleeper.engine.sql import session
-from sleeper.lookup.parquet import mini_file
 from sleeper.model.schema import Schema
 from sleeper.tables.table import Table
 from tests.random_tables.random_table import RandomTable, arrow_table, random_table
@@ -26,15 +24,6 @@ from tests.soak import FIRST_SEED, tries
 STATEMENTS = tries(120, soak=5_000)
 A_TABLE = 12
 CHUNKS = 5
-
-
-@pytest.fixture(autouse=True)
-def _bounds_as_they_are(monkeypatch):
-    monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
-    monkeypatch.setattr(mini_file, "MANY_ROWS", mini_file.MANY_ROWS)
-    monkeypatch.setattr(small_files, "SMALL_JOB_BYTES", small_files.SMALL_JOB_BYTES)
-    monkeypatch.setattr(few_rows, "FEW_ROWS", few_rows.FEW_ROWS)
-    monkeypatch.setattr(session, "PARTITIONS", session.PARTITIONS)
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.random_tables.questions import inside, random_request
-from tests.random_tables.random_table import RandomTable, random_table
+from tests.random_tables.random_table import RandomTable, bounds_as_they_were, random_table
 from tests.random_tables.table_model import Row, comparable_rows
 from tests.soak import FIRST_SEED, tries
 
@@ -51,7 +51,7 @@ def test_spark_reads_what_is_left_of_rows_that_changed(spark, number):
     are compacted by tasks of Spark, and so has what Spark's tasks export.
     """
     seed = FIRST_SEED + number
-    with TemporaryDirectory(prefix="changed-rows-") as folder:
+    with TemporaryDirectory(prefix="changed-rows-") as folder, bounds_as_they_were():
         table = random_table(seed, Path(folder), in_folder=True)
         try:
             for _ in range(STEPS):

@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ from sleeper.engine.published.delta import unpublishable_fields
 from sleeper.errors import NothingToPublish
 from sleeper.model.schema import Primitive, plain_kinds
 from tests.contracts.servers.installed import ROOT, SPARK_JARS
-from tests.random_tables.random_table import RandomTable, random_table
+from tests.random_tables.random_table import RandomTable, bounds_as_they_were, random_table
 from tests.random_tables.table_model import Row, comparable_rows
 from tests.soak import FIRST_SEED, tries
 from tests.spark.published_reader import READ
@@ -49,7 +50,11 @@ class Published:
 
 def published_tables(folder: Path) -> list[Published]:
     """Make random tables, change and publish them, in each format that takes them."""
-    found = []
+    with bounds_as_they_were():
+        return [*_published_tables(folder)]
+
+
+def _published_tables(folder: Path) -> Iterator[Published]:
     for seed in range(FIRST_SEED, FIRST_SEED + TABLES):
         home = folder / f"{seed}"
         home.mkdir()
@@ -57,10 +62,9 @@ def published_tables(folder: Path) -> list[Published]:
         for _ in range(STEPS):
             table.step()
         if not table.processing.filters:
-            found += [
-                each for name in ("delta", "iceberg") if (each := published(table, seed, name))
-            ]
-    return found
+            for name in ("delta", "iceberg"):
+                if (each := published(table, seed, name)) is not None:
+                    yield each
 
 
 def published(table: RandomTable, seed: int, name: str) -> Published | None:
