@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -28,7 +28,14 @@ KEY_KINDS = [
     Primitive.TIMESTAMP,
     Primitive.TIMESTAMP_NTZ,
 ]
-PLAIN_KINDS = [*KEY_KINDS, Primitive.FLOAT, Primitive.DOUBLE, Primitive.BOOLEAN]
+PLAIN_KINDS = [
+    *KEY_KINDS,
+    Primitive.FLOAT,
+    Primitive.DOUBLE,
+    Primitive.BOOLEAN,
+    Primitive.TIME,
+    Primitive.DURATION,
+]
 DECIMALS = [DecimalType(3, 1), DecimalType(9, 0), DecimalType(18, 18), DecimalType(38, 10)]
 
 EPOCH = datetime(1970, 1, 1)
@@ -52,6 +59,11 @@ _EDGES: dict[Primitive, list[Any]] = {
     Primitive.FLOAT: [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, 2.0**-149, _LARGEST_FLOAT],
     Primitive.DOUBLE: [math.nan, math.inf, -math.inf, 0.0, -0.0, 0.1, 5e-324, 1.7e308, -1.7e308],
     Primitive.BOOLEAN: [False, True],
+    Primitive.TIME: [time.min, time(0, 0, 0, 1), time(11, 59, 59), time(12), time.max],
+    Primitive.DURATION: [
+        *(timedelta(0), timedelta(microseconds=-1), timedelta(microseconds=1)),
+        *(timedelta(days=-100_000), timedelta(days=100_000, microseconds=1)),
+    ],
 }
 _EDGES[Primitive.TIMESTAMP] = [at.replace(tzinfo=UTC) for at in _EDGES[Primitive.TIMESTAMP_NTZ]]
 EXACT_NUMBERS = [math.nan, math.inf, -math.inf, 0.0, 1.5, -2.25, 1024.0]
@@ -141,18 +153,28 @@ class ValueSource:
                 return "".join(pick.choices("ab\0\xff\uffff😀", k=pick.randrange(6)))
             case Primitive.BYTES:
                 return bytes(pick.choices((0, 1, 0x7F, 0x80, 0xFF), k=pick.randrange(6)))
-            case Primitive.DATE:
-                return date.fromordinal(pick.randint(1, date.max.toordinal()))
-            case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
-                least, most = ((at - EPOCH) // timedelta(microseconds=1) for at in _ENDS)
-                at = EPOCH + timedelta(microseconds=pick.randint(least, most))
-                return at.replace(tzinfo=UTC) if kind is Primitive.TIMESTAMP else at
             case Primitive.FLOAT:
                 return struct.unpack("<f", struct.pack("<f", pick.uniform(-9, 9)))[0]
             case Primitive.DOUBLE:
                 return pick.uniform(-9, 9)
             case Primitive.BOOLEAN:
                 return pick.random() < 0.5
+            case _:
+                return self._any_time(kind)
+
+    def _any_time(self, kind: Primitive) -> Any:
+        pick = self._pick
+        match kind:
+            case Primitive.DATE:
+                return date.fromordinal(pick.randint(1, date.max.toordinal()))
+            case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
+                least, most = ((at - EPOCH) // timedelta(microseconds=1) for at in _ENDS)
+                at = EPOCH + timedelta(microseconds=pick.randint(least, most))
+                return at.replace(tzinfo=UTC) if kind is Primitive.TIMESTAMP else at
+            case Primitive.TIME:
+                return (EPOCH + timedelta(microseconds=pick.randrange(86_400_000_000))).time()
+            case Primitive.DURATION:
+                return timedelta(microseconds=pick.randint(-(10**15), 10**15))
 
 
 _ENDS = (datetime.min, datetime.max)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -151,6 +151,13 @@ def literal(value: Any, field: Field) -> Written:
             return Written(ours, f"'{text}'::{kind}")
         case date():
             return Written(f"'{value.isoformat()}'", f"'{value.isoformat()}'::DATE")
+        case time():
+            return Written(f"'{value.isoformat()}'", f"'{value.isoformat()}'::TIME")
+        case timedelta():
+            count = value // timedelta(microseconds=1)
+            return Written(
+                f"arrow_cast({count}, 'Duration(Microsecond)')", f"to_microseconds({count})"
+            )
         case Decimal():
             assert isinstance(field.type, DecimalType)
             kind = f"DECIMAL({field.type.precision}, {field.type.scale})"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
-from sleeper.engine.published.delta import unpublishable_fields
+from sleeper.engine.published import delta, iceberg
 from sleeper.errors import BadRequest, NothingToPublish
 from tests.random_tables.random_table import RandomTable, random_table
 from tests.random_tables.table_model import comparable_rows
@@ -109,9 +109,11 @@ class PublishedTable:
 
     def _is_refused(self, name: str) -> bool:
         return bool(
-            self.table.processing.filters
-            or (name == "delta" and unpublishable_fields(self.table.schema))
+            self.table.processing.filters or FORMATS[name].unpublishable_fields(self.table.schema)
         )
+
+
+FORMATS = {"delta": delta, "iceberg": iceberg}
 
 
 def as_shown(read: pa.Table, shown: pa.Schema) -> pa.Table:

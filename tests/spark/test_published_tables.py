@@ -20,7 +20,7 @@ import pytest
 from pyarrow import feather
 
 import sleeper
-from sleeper.engine.published.delta import unpublishable_fields
+from sleeper.engine.published import delta, iceberg
 from sleeper.errors import NothingToPublish
 from sleeper.model.schema import Primitive, plain_kinds
 from tests.contracts.servers.installed import ROOT, SPARK_JARS
@@ -69,7 +69,7 @@ def _published_tables(folder: Path) -> Iterator[Published]:
 
 def published(table: RandomTable, seed: int, name: str) -> Published | None:
     """Publish a table; return None where there is nothing to publish."""
-    if name == "delta" and unpublishable_fields(table.schema):
+    if {"delta": delta, "iceberg": iceberg}[name].unpublishable_fields(table.schema):
         return None
     make_clean = Random(seed).random() < 0.7
     try:
