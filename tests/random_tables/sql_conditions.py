@@ -155,9 +155,7 @@ def literal(value: Any, field: Field) -> Written:
             return Written(f"'{value.isoformat()}'", f"'{value.isoformat()}'::TIME")
         case timedelta():
             count = value // timedelta(microseconds=1)
-            return Written(
-                f"arrow_cast({count}, 'Duration(Microsecond)')", f"to_microseconds({count})"
-            )
+            return Written(f"INTERVAL '{count} microseconds'", f"to_microseconds({count})")
         case Decimal():
             assert isinstance(field.type, DecimalType)
             kind = f"DECIMAL({field.type.precision}, {field.type.scale})"
