@@ -327,8 +327,8 @@ BUGS = (
         name="moving-sums-as-narrow-as-their-numbers",
         breaks="The least of moving sums of 32-bit numbers is refused: name it, which it is.",
         module="engine/sql/float_aggregates.py",
-        right='f"{tokens[place].text}(CASE WHEN',
-        wrong='f"max(CASE WHEN',
+        right="THEN {name}({given}) OVER ()",
+        wrong="THEN max({given}) OVER ()",
         tests=AGGREGATES,
     ),
     Bug(

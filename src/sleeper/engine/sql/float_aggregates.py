@@ -121,11 +121,10 @@ def rewritten(text: str, planned: Callable[[str], str], what: str) -> str:
     calls = _calls(tokens)
     if not all(call.needs_type for call in calls.values()):
         raise QueryInvalid(f"{what}: {NO_DEVIATIONS}")
-    typed = calls
-    kinds, names = _arguments(tokens, typed, planned) if typed else ({}, {})
-    if kinds.keys() != typed.keys():
+    kinds, names = _arguments(tokens, calls, planned) if calls else ({}, {})
+    if kinds.keys() != calls.keys():
         raise QueryInvalid(f"{what}: {HOW_TO_NAME}")
-    if any(kinds[place] == "Struct" and call.is_extreme for place, call in typed.items()):
+    if any(kinds[place] == "Struct" and call.is_extreme for place, call in calls.items()):
         raise QueryInvalid(
             f"{what}: min and max of structs lose rows with nulls here: write first_value(s ORDER "
             "BY s) or first_value(s ORDER BY s DESC NULLS LAST)"
@@ -164,10 +163,7 @@ def rewritten(text: str, planned: Callable[[str], str], what: str) -> str:
 def _arguments(
     tokens: list[_Token], typed: Mapping[int, _Call], planned: Callable[[str], str]
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the types of calls, and what DataFusion names their arguments, where it is known.
-
-    Of floating-point numbers, and of nothing else, min, max and sum are floating-point numbers; the
-    average is one of integers, too, whose sums are as right when they are checked.
+    """Return the types of calls' arguments, and what DataFusion names these, where it is known.
 
     Args:
         tokens: The statement.
@@ -189,11 +185,16 @@ def _arguments(
 
     def marked(place: int, write: _Write) -> tuple[str, int]:
         call = typed[place]
+        name = tokens[place].text
         found = (
-            f"{tokens[place].text}(CASE WHEN '{marker}' IS NULL THEN {write(*call.arguments[0])}\n"
+            f"{'max' if call.is_window else name}(CASE"
+            f" WHEN '{marker}' IS NULL THEN {write(*call.arguments[0])}\n"
             f" WHEN '{marker} {number_of[place]}' IS NULL THEN NULL END)"
         )
-        return (f"{found} OVER ()", call.end) if call.is_window else (found, call.end)
+        if call.is_window:  # of sums and means, which other calls may be about, it is another type
+            given = ", ".join(f"{write(*each)}\n" for each in call.arguments)
+            found = f"CASE WHEN {found} OVER () IS NULL THEN {name}({given}) OVER () END"
+        return found, call.end
 
     shown = planned(_written(tokens, typed, marked))
     types: dict[str, set[str]] = {}
