@@ -24,6 +24,7 @@ from sleeper.engine.published import delta, iceberg
 from sleeper.errors import NothingToPublish
 from sleeper.model.schema import Primitive, plain_kinds
 from tests.contracts.servers.installed import ROOT, SPARK_JARS
+from tests.patience import PATIENCE_S
 from tests.random_tables.random_table import RandomTable, bounds_as_they_were, random_table
 from tests.random_tables.table_model import Row, comparable_rows
 from tests.soak import FIRST_SEED, tries
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.every_spark
 
 TABLES = tries(6, soak=300)
 STEPS = 7
-READ_MAX_S = 120 + 60 * TABLES
+READ_MAX_S = PATIENCE_S + 60 * TABLES
 
 
 @dataclass

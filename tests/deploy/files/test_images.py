@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from tests.contracts.servers.running import answers, free_port, running
 from tests.deploy.files.dockerfile import PlainBuild, is_in_context, read_dockerfile
 from tests.deploy.files.programs import ROOT, as_other_user, give, lambda_runtime, run
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, becomes_true
 from tests.soak import SOAK
 
 IMAGES = ROOT / "deploy" / "images"
@@ -259,9 +258,7 @@ class TestWorkerImage:
                 cwd=writable,
             )
             try:
-                end = time.monotonic() + PATIENCE_S
-                while not sent and process.poll() is None and time.monotonic() < end:
-                    time.sleep(0.05)
+                becomes_true(lambda: sent or process.poll() is not None)
             finally:
                 process.kill()
                 process.wait()

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
@@ -18,7 +17,7 @@ import pytest
 
 from tests.contracts.servers.running import answers, free_port
 from tests.deploy.files.programs import ROOT
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, becomes_true
 
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 EXPOSURE_MAX = 15
@@ -158,9 +157,7 @@ def started(command, environment, folder, url, status):
     with (folder / "log").open("w+") as log:
         process = subprocess.Popen(command, env=environment, cwd=folder, stderr=log)
         try:
-            end = time.monotonic() + PATIENCE_S
-            while not answers(url) and process.poll() is None and time.monotonic() < end:
-                time.sleep(0.1)
+            becomes_true(lambda: answers(url) or process.poll() is not None)
             found = status_of(url)
             process.send_signal(signal.SIGTERM)
             code = process.wait(PATIENCE_S)

@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from sleeper.engine.interruptible import awaited, interruptible, steps_left
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, becomes_true
 
 
 def test_items_come_in_order_from_another_thread_which_closes_them():
@@ -85,9 +84,7 @@ def test_a_signal_ends_the_wait_and_not_the_step():
     assert not closed.is_set()
     go_on.set()
     assert closed.wait(PATIENCE_S)
-    end = time.monotonic() + PATIENCE_S
-    while steps_left():
-        assert time.monotonic() < end
+    assert becomes_true(lambda: not steps_left())
 
 
 def test_other_threads_get_no_signals_and_take_items_themselves():

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper as library
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, becomes_true
 from tests.unit.interfaces.command_line import make_trips
 
 ENDLESS = (
@@ -66,10 +66,7 @@ def sleeper(*arguments):
 
 def wait_until_it_computes(process_id):
     """Wait until threads of native code have worked: Python starts and imports in the first one."""
-    end = time.monotonic() + PATIENCE_S
-    while native_seconds(process_id) < AT_WORK_S:
-        assert time.monotonic() < end, "the statement has not begun, or has ended"
-        time.sleep(0.05)
+    assert becomes_true(lambda: native_seconds(process_id) >= AT_WORK_S)
 
 
 def native_seconds(process_id):
